@@ -1,0 +1,1 @@
+"""The HarborRLJob operator: kopf watches, one level-triggered reconcile decides, status conditions tell."""

@@ -1,0 +1,1 @@
+"""Runs in the trainer's pods: preflight, supervisor, Ray driver, and the native GRPO engine."""
