@@ -1,0 +1,57 @@
+# One line of help a target: `make` or `make help` prints them.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PY := .venv/bin/python
+DEMO := .venv-demo/bin/python
+
+.PHONY: help demo learn test test-fast test-e2e lint fmt types layers generate lock down clean
+
+help:  ## print the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: .venv-demo/ready  ## set up a cluster, train a real model on it with one HarborRLJob, show the result
+	@$(DEMO) -m demo quickstart
+
+learn: .venv-demo/ready  ## the longer run: 30 steps, evaluation before and after, table and plot (up to 2.5 h on 2 cores)
+	@$(DEMO) -m demo learn
+
+test: lint types layers test-fast test-e2e  ## everything: linters, unit, contract, API server and one run on the real cluster
+
+test-fast: .venv/ready  ## unit, contract and API-server tests; no kubelet, no images
+	@$(PY) -m devcluster build
+	@$(PY) -m pytest -m "not cluster"
+
+test-e2e: .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
+	@$(PY) -m demo prepare
+	@$(PY) -m pytest -m cluster
+
+lint: .venv/ready  ## ruff: rules and format
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+
+fmt: .venv/ready  ## rewrite the sources in the one format
+	@$(PY) -m ruff check --fix . && $(PY) -m ruff format .
+
+types: .venv/ready  ## mypy, strict
+	@$(PY) -m mypy
+
+layers: .venv/ready  ## import-linter, and that operator/ does not shadow the standard library
+	@PYTHONPATH=operator:trainer:agent_server .venv/bin/lint-imports --no-timeout >/dev/null 2>&1 || PYTHONPATH=operator:trainer:agent_server .venv/bin/lint-imports
+	@$(PY) -S -c "import collections"
+
+generate: .venv/ready  ## write the CRD and its copies anew from the models
+	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
+
+lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
+	@UV="$$(scripts/uv)" requirements/compile.sh
+
+down:  ## stop the dev cluster and remove all that it left on the machine
+	@if [ -x $(DEMO) ]; then $(DEMO) -m devcluster down; else $(PY) -m devcluster down; fi
+
+clean:  ## remove virtual environments and caches of this checkout
+	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.venv/ready: requirements/dev.txt scripts/venv scripts/uv scripts/python
+	@scripts/venv .venv requirements/dev.txt
+
+.venv-demo/ready: requirements/demo.txt scripts/venv scripts/uv scripts/python
+	@scripts/venv .venv-demo requirements/demo.txt
