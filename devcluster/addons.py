@@ -26,7 +26,7 @@ SYSTEM_IMAGES = (PAUSE_IMAGE, COREDNS_IMAGE, KUBERAY_IMAGE, LOCAL_PATH_IMAGE, SH
 APPLETS = (
     "sh", "cat", "chmod", "cp", "date", "echo", "env", "false", "grep", "head", "hostname", "id", "ip", "kill", "ls",
     "mkdir", "mv", "nc", "nslookup", "ping", "ps", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "tar", "test",
-    "touch", "tr", "true", "wc", "wget",
+    "touch", "tr", "true", "wc",
 )  # fmt: skip
 
 DEPLOYMENTS = (

@@ -13,7 +13,7 @@ from devcluster.errors import BuildFailed, DownloadFailed, HostUnsuitable
 from devcluster.processes import write_atomically
 from devcluster.progress import Advance, Reporter
 from devcluster.settings import KUBERNETES_VERSION
-from devcluster.shell import run, succeeds
+from devcluster.shell import run
 
 SOURCES = Path(__file__).parent / "go"
 
@@ -121,6 +121,7 @@ def ensure_binaries(cache: Path, targets: Sequence[Target], reporter: Reporter) 
             _link_names(folder)
         if target.name == "kuberay-operator" and not (folder / "kuberay.yaml").exists():
             _render_kuberay(go, folder)
+    _publish(cache / "bin", folder)
     return Binaries(folder)
 
 
@@ -157,13 +158,17 @@ def _link_names(folder: Path) -> None:
             (folder / name).symlink_to("kube")
 
 
+def _publish(shelf: Path, folder: Path) -> None:
+    """Keeps `kubectl` and `helm` at a path that does not change with the sources, for people's PATH."""
+    shelf.mkdir(parents=True, exist_ok=True)
+    for name in ("kubectl", "helm"):
+        link, partial = shelf / name, shelf / f".{name}.{os.getpid()}"
+        if (folder / name).exists() and (not link.is_symlink() or link.readlink() != folder / name):
+            partial.symlink_to(folder / name)
+            partial.replace(link)
+
+
 def _render_kuberay(go: str, folder: Path) -> None:
     module = run([go, "list", "-m", "-f", "{{.Dir}}", KUBERAY_MODULE], cwd=SOURCES).strip()
     rendered = run([folder / "kubectl", "kustomize", Path(module) / "config" / "default"])
     write_atomically(folder / "kuberay.yaml", rendered)
-
-
-def is_cached(binaries: Binaries, targets: Sequence[Target]) -> bool:
-    return all((binaries.folder / target.name).exists() for target in targets) and succeeds(
-        [binaries.path("kubectl"), "version", "--client"]
-    )
