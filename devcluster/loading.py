@@ -1,0 +1,71 @@
+"""Brings images to the node. Only layers that the node lacks are exported, sent and unpacked."""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from devcluster.errors import CommandFailed, HostUnsuitable, ImageFailed
+from devcluster.ocilayout import Layout
+from devcluster.registry import Shelf, serve
+from devcluster.settings import Settings
+from devcluster.shell import run
+
+
+def full_name(image: str) -> str:
+    """The name with registry and tag, as the runtime stores it: `trainer` becomes `localhost/trainer:latest`."""
+    first, _, rest = image.partition("/")
+    if not rest or not ("." in first or ":" in first or first == "localhost"):
+        image = f"localhost/{image}"
+    return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
+
+
+def buildah_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """How buildah must be called here, so that builds and loads see the same images: no daemon, no user namespace."""
+    overlay = "overlay" in Path("/proc/filesystems").read_text()
+    return {"STORAGE_DRIVER": "overlay" if overlay else "vfs", "BUILDAH_ISOLATION": "chroot", **base}
+
+
+def export(image: str, layout: Layout) -> None:
+    """Writes a built image into the layout, uncompressed: both ends are this machine, and gzip is the slow part."""
+    if shutil.which("buildah") is None:
+        raise HostUnsuitable("buildah is not installed; `python -m devcluster up` installs it.")
+    layout.root.mkdir(parents=True, exist_ok=True)
+    target = f"oci:{layout.root}:{image}"
+    try:
+        run(["buildah", "push", "--quiet", "--disable-compression", image, target], env=buildah_environment())
+    except CommandFailed as error:
+        raise ImageFailed(f"Image {image} could not be exported. Is it built (`buildah images`)? {error}") from error
+
+
+def load_image(image: str, settings: Settings, cri: str) -> None:
+    """Makes a built image runnable on the node under its name, and frees the disk of the copies."""
+    name, layout = full_name(image), Layout(settings.layout)
+    export(name, layout)
+    missed = pull([name], settings, cri, layout)
+    if missed:
+        # The node has lost layers that it had (an image was removed): send them again.
+        layout.drop(missed)
+        export(name, layout)
+        pull([name], settings, cri, layout)
+    layout.hollow(layout.layers(name))
+    layout.collect_garbage()
+    run([cri, settings.containerd_socket, "prune"])
+
+
+def pull(names: Iterable[str], settings: Settings, cri: str, layout: Layout) -> set[str]:
+    """Pulls images from the layout. The value is the hollow layers that stood in the way, if that is why it failed."""
+    with serve(layout, settings.ports.registry) as (shelf, _):
+        for name in names:
+            try:
+                run([cri, settings.containerd_socket, "pull", name])
+            except CommandFailed as error:
+                if shelf.missed:
+                    return _all_hollow(name, layout, shelf)
+                raise ImageFailed(f"The node could not pull {name}: {error}") from error
+    return set()
+
+
+def _all_hollow(name: str, layout: Layout, shelf: Shelf) -> set[str]:
+    """A pull ends at its first missing layer, so every hollow layer of the image is suspect, not only that one."""
+    return shelf.missed | {digest for digest in layout.layers(name) if layout.is_hollow(digest)}

@@ -1,0 +1,50 @@
+"""Debian packages that the node needs."""
+
+import os
+import shutil
+from collections.abc import Iterable
+
+from devcluster.errors import CommandFailed, HostUnsuitable, PackageInstallFailed
+from devcluster.progress import Reporter
+from devcluster.shell import run
+
+PROGRAMS = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "buildah": "buildah",
+    "conntrack": "conntrack",
+    "socat": "socat",
+    "ipset": "ipset",
+    "iptables": "iptables",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "debootstrap": "debootstrap",
+}
+"""Program to package. socat and conntrack serve port-forward and kube-proxy; debootstrap makes base images."""
+
+
+def missing_packages(plugins_present: bool, which: Iterable[str]) -> list[str]:
+    """Packages to install, given the programs that are there and whether the CNI plugins are."""
+    present = set(which)
+    wanted = [package for program, package in PROGRAMS.items() if program not in present]
+    return wanted if plugins_present else [*wanted, "containernetworking-plugins"]
+
+
+def ensure_packages(reporter: Reporter, plugins: str) -> None:
+    found = [program for program in PROGRAMS if shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")]
+    packages = missing_packages(os.path.exists(f"{plugins}/bridge"), found)
+    if not packages:
+        return
+    if shutil.which("apt-get") is None:
+        raise HostUnsuitable(f"Missing: {', '.join(packages)}; and this is not Debian, so install them by hand.")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    with reporter.stage(f"Install {' '.join(packages)}"):
+        try:
+            run(install, env=environment)
+        except CommandFailed:
+            try:  # Package lists may be older than the mirror.
+                run(["apt-get", "update"], env=environment)
+                run(install, env=environment)
+            except CommandFailed as error:
+                raise PackageInstallFailed(f"apt could not install {' '.join(packages)}: {error}") from error
