@@ -1,6 +1,7 @@
 """Where a run's files lie (docs/contracts.md, "On disk"): path arithmetic, and the way back from a name to its ids."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -9,6 +10,9 @@ from harborrl_trainer.job import JobDocument
 
 COMPLETE_MARK = "complete.json"
 """A checkpoint directory without this file is torn: it is never loaded and never counted."""
+
+type NameReader = Callable[[str], int | None]
+"""A file or directory name in, the number it carries out; None for a foreign name."""
 
 
 class IncarnationId(NamedTuple):
@@ -47,6 +51,11 @@ class IncarnationLayout:
     def latest_checkpoint(self) -> Path:
         """Text file holding the rollout id of the newest checkpoint of this incarnation."""
         return self.checkpoints / "latest_checkpointed_iteration.txt"
+
+    @property
+    def stop_request(self) -> Path:
+        """Asks the driver to save and end with exit code 75. The driver looks for it between trials; any content."""
+        return self.checkpoints / "save-and-stop"
 
     def rollout_file(self, rollout: int, *, evaluation: bool = False) -> Path:
         return self.rollout_data / f"{_eval_prefix(evaluation)}{rollout}.pt"
