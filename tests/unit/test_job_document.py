@@ -9,20 +9,13 @@ from pydantic import ValidationError
 
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument, parse_job, read_job
+from support import jobs
 
-CONTRACT = Path(__file__).resolve().parents[1] / "contract" / "job_document.json"
+CONTRACT = jobs.CONTRACTS / "job_document.json"
 
 
 def document(**changes: Any) -> str:
-    """The contract's document with dotted paths replaced (`__` stands for a dot)."""
-    root = json.loads(CONTRACT.read_text())
-    for path, value in changes.items():
-        *parents, last = path.split("__")
-        part = root
-        for name in parents:
-            part = part[name]
-        part[last] = value
-    return json.dumps(root)
+    return json.dumps(jobs.document(**changes))
 
 
 def test_the_contract_document_is_read_with_its_values() -> None:

@@ -1,6 +1,6 @@
 """Checkpoints of a run on disk, and where a new incarnation begins.
 
-Each incarnation saves into its own folder and starts from the newest whole checkpoint of the same run. A checkpoint that an
+Each incarnation saves into its own folder and starts from the newest whole checkpoint of the run. A checkpoint that an
 overtaken incarnation saved after its successor had begun belongs to no one and is passed over.
 """
 
@@ -95,7 +95,7 @@ def _foreign_start(job: JobDocument) -> Checkpoint | None:
     found = newest_complete(list_checkpoints(path), index.read_claims(path / "index.json"))
     if found is None:
         raise ConfigurationError(
-            f"resumeFrom.path: {path} is neither a whole checkpoint nor a run with one; name another or remove resumeFrom"
+            f"resumeFrom.path: {path} is no whole checkpoint and no run that has one; name another or remove resumeFrom"
         )
     return found
 

@@ -14,7 +14,7 @@ from harborrl_trainer.layout import IncarnationId, RunLayout
 SETTLE_SECONDS = 10.0
 """Age below which a dump is not trusted: Miles writes them in place, so a young one may be half a file."""
 MEDIAN_WINDOW = 20
-"""Rollouts that the median looks back on: long enough to shrug off one slow rollout, short enough to follow a change."""
+"""Rollouts that the median looks back on: one slow rollout does not move it, a lasting change does."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def scan_run(run_traces: Path) -> dict[IncarnationId, Dumps]:
     """The dumps of every incarnation below `<traces>/<runPath>`."""
     run = RunLayout(traces=run_traces, checkpoints=run_traces, trials=run_traces)
     return {
-        IncarnationId(attempt, incarnation): _scan(run.incarnation(attempt, incarnation))
+        IncarnationId(attempt, incarnation): scan_incarnation(run.incarnation(attempt, incarnation))
         for attempt in _numbers(run_traces, layout.attempt_of)
         for incarnation in _numbers(run_traces / f"a{attempt}", layout.incarnation_of)
     }
@@ -58,7 +58,7 @@ def summarise(
     now: float,
     settle_seconds: float = SETTLE_SECONDS,
 ) -> DumpSummary:
-    """Progress of a run as seen at `now`. `settle_seconds` is 0 once the driver has ended and no file can be half written.
+    """Progress of a run as seen at `now`; `settle_seconds` is 0 once the driver has ended and every file is whole.
 
     How many ranks make a set complete is read from the widest set of the same incarnation.
     """
@@ -118,7 +118,7 @@ def _median_seconds(dumps: Mapping[IncarnationId, Dumps], before: float) -> floa
     return statistics.median(gaps[-MEDIAN_WINDOW:]) if gaps else None
 
 
-def _scan(mine: layout.IncarnationLayout) -> Dumps:
+def scan_incarnation(mine: layout.IncarnationLayout) -> Dumps:
     collected: dict[int, float] = {}
     evaluated: dict[int, float] = {}
     trained: dict[int, dict[int, float]] = {}

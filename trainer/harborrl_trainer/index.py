@@ -1,7 +1,7 @@
 """index.json: which attempt and incarnation owns each rollout id of a run.
 
-An incarnation that starts at rollout F owns every id from F on until a later one starts. So one claim an incarnation says
-it all, and what an overtaken incarnation (a zombie) goes on to write is counted by nobody.
+An incarnation that starts at rollout F owns every id from F on until a later one starts. So one claim an incarnation
+says it all, and what an overtaken incarnation (a zombie) goes on to write is counted by nobody.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
 
 
 def add_claim(path: Path, claim: Claim) -> tuple[Claim, ...]:
-    """Record `claim`, atomically. InfrastructureError when a later incarnation has claimed already: this one must end."""
+    """Record `claim` atomically. InfrastructureError when a later incarnation has claimed: this one must end."""
     before = read_claims(path)
     newest = max((existing.id for existing in before), default=claim.id)
     if newest > claim.id:
