@@ -1,0 +1,94 @@
+"""`python -m harborrl_trainer run | preflight | supervise`.
+
+The job document is read before anything heavy is imported, so that a wrong one is refused in a second. Exit codes are
+those of docs/contracts.md; the last line on standard error is one sentence.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn, override
+
+from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.failures import failure_of, missing_engine
+from harborrl_trainer.job import DEFAULT_PATH, JobDocument, read_job
+
+type Engine = Callable[[JobDocument, int, int], int]
+"""Job, attempt and incarnation in, exit code out."""
+ENGINES = {"native": "harborrl_trainer.native.run"}
+"""Module of each engine; its `main` is an Engine."""
+
+
+class _Parser(argparse.ArgumentParser):
+    @override
+    def error(self, message: str) -> NoReturn:
+        raise ConfigurationError(f"{self.prog}: {message}; see {self.prog} --help")
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    try:
+        options = _parser().parse_args(arguments)
+        job = read_job(Path(environment.get("HARBORRL_JOB", DEFAULT_PATH)))
+        return _dispatch(options, job, environment)
+    except Exception as error:  # noqa: BLE001 - the outer wall: every failure becomes an exit code and a sentence
+        failure = failure_of(error)
+        if not failure.known:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.write(failure.sentence + "\n")
+        sys.stderr.flush()
+        return failure.exit_code
+
+
+def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mapping[str, str]) -> int:
+    match options.command:
+        case "preflight":
+            from harborrl_trainer.preflight.run import preflight
+
+            return preflight(job, options.result)
+        case "supervise":
+            from harborrl_trainer.supervisor.run import supervise
+
+            return supervise(job, _attempt(job, environment))
+        case _:
+            return _run(job, options.attempt, options.incarnation)
+
+
+def _run(job: JobDocument, attempt: int, incarnation: int) -> int:
+    module = ENGINES.get(job.engine)
+    if module is None:
+        raise missing_engine(job.engine, "its launcher is not part of this version")
+    try:
+        train: Engine = import_module(module).main
+    except ModuleNotFoundError as error:
+        raise missing_engine(job.engine, f"module {error.name} is not installed") from error
+    return train(job, attempt, incarnation)
+
+
+def _attempt(job: JobDocument, environment: Mapping[str, str]) -> int:
+    text = environment.get("HARBORRL_ATTEMPT", str(job.attempt))
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigurationError(f"HARBORRL_ATTEMPT: '{text}' is not a number from 1 on; let the operator set it")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="harborrl_trainer", description="What runs in the pods of a HarborRLJob's trainer.")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    run = commands.add_parser("run", help="the Ray driver: train until the last rollout")
+    run.add_argument("--attempt", type=int, required=True, metavar="N", help="number of the RayCluster, from 1")
+    run.add_argument(
+        "--incarnation", type=int, required=True, metavar="M", help="number of the head pod's life, from 1"
+    )
+    preflight = commands.add_parser("preflight", help="check the job before a GPU is held")
+    preflight.add_argument("--result", type=Path, default=Path("/dev/termination-log"), help="file for the JSON result")
+    commands.add_parser("supervise", help="the sidecar: submit the driver once, follow it, report progress")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,109 @@
+"""Checkpoints of a run on disk, and where a new incarnation begins.
+
+Each incarnation saves into its own folder and starts from the newest whole checkpoint of the run. A checkpoint that an
+overtaken incarnation saved after its successor had begun belongs to no one and is passed over.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harborrl_trainer import index, layout
+from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.index import Claim
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.layout import IncarnationId, RunLayout
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    id: IncarnationId
+    rollout: int
+    """Last rollout id trained into it."""
+    path: Path
+    complete: bool
+
+
+@dataclass(frozen=True)
+class StartPoint:
+    first_rollout: int
+    checkpoint: Path | None
+    """Directory to load weights, optimizer and data position from; None: start from the model."""
+
+
+def list_checkpoints(run_checkpoints: Path) -> list[Checkpoint]:
+    """Every checkpoint directory below `<checkpoints>/<runPath>`, torn ones included, oldest incarnation first."""
+    found = []
+    for attempt, attempt_folder in _numbered(run_checkpoints, layout.attempt_of):
+        for incarnation, folder in _numbered(attempt_folder, layout.incarnation_of):
+            saved = _numbered(folder / "checkpoints", layout.checkpoint_of)
+            found += [
+                Checkpoint(IncarnationId(attempt, incarnation), rollout, path, (path / layout.COMPLETE_MARK).is_file())
+                for rollout, path in saved
+            ]
+    return found
+
+
+def newest_complete(checkpoints: Sequence[Checkpoint], claims: Sequence[Claim]) -> Checkpoint | None:
+    """The whole checkpoint to go on from: highest rollout id among those whose incarnation owns that id."""
+    usable = [
+        checkpoint
+        for checkpoint in checkpoints
+        if checkpoint.complete and index.owner(claims, checkpoint.rollout) in {checkpoint.id, None}
+    ]
+    return max(usable, key=lambda checkpoint: (checkpoint.rollout, checkpoint.id), default=None)
+
+
+def find_start(job: JobDocument) -> StartPoint:
+    """Where the next incarnation would begin. Looks only; `begin` also claims.
+
+    A run's own checkpoint comes before `resumeFrom`, so that a second attempt does not fall back to the other run.
+    """
+    run = RunLayout.of(job)
+    own = newest_complete(list_checkpoints(run.checkpoints), index.read_claims(run.index))
+    found = own or _foreign_start(job)
+    return StartPoint(found.rollout + 1, found.path) if found else StartPoint(0, None)
+
+
+def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
+    """Where this incarnation begins, and its claim on every rollout id from there on.
+
+    An engine calls this once, before its first rollout. Starting from 0 beside a whole checkpoint of the same run
+    cannot happen this way. Raises what `index.add_claim` and `find_start` raise.
+    """
+    start = find_start(job)
+    loaded = os.path.relpath(start.checkpoint, job.storage.checkpoints) if start.checkpoint else None
+    claim = Claim(attempt=attempt, incarnation=incarnation, first_rollout=start.first_rollout, resumed_from=loaded)
+    index.add_claim(RunLayout.of(job).index, claim)
+    return start
+
+
+def _foreign_start(job: JobDocument) -> Checkpoint | None:
+    """The checkpoint that `resumeFrom` names: a checkpoint directory itself, or a run's folder."""
+    source = job.resume_from
+    if source is None:
+        return None
+    if source.path is None:
+        raise ConfigurationError(
+            f"resumeFrom.job: '{source.job}' was not resolved to a path; name the run's folder in resumeFrom.path"
+        )
+    path = job.storage.checkpoints / source.path
+    rollout = layout.checkpoint_of(path.name)
+    if rollout is not None and (path / layout.COMPLETE_MARK).is_file():
+        return Checkpoint(IncarnationId(0, 0), rollout, path, complete=True)
+    found = newest_complete(list_checkpoints(path), index.read_claims(path / "index.json"))
+    if found is None:
+        raise ConfigurationError(
+            f"resumeFrom.path: {path} is no whole checkpoint and no run that has one; name another or remove resumeFrom"
+        )
+    return found
+
+
+def _numbered(folder: Path, number_of: layout.NameReader) -> list[tuple[int, Path]]:
+    try:
+        paths = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    numbered = [(number, path) for path in paths if (number := number_of(path.name)) is not None]
+    return sorted(numbered)

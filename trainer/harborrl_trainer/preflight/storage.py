@@ -1,0 +1,102 @@
+"""Can the run write where it must, is there room, and which checkpoint will it go on from."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from harborrl_trainer import checkpoints, index
+from harborrl_trainer.errors import TrainerError
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.layout import RunLayout
+from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, warn
+
+type FreeBytes = Callable[[Path], int]
+
+_PROBE = b"harborrl" * 512
+MIB = 1024**2
+SCARCE_BYTES = 64 * MIB
+"""Below this even a dump of a small rollout may not fit."""
+TIGHT_BYTES = 1024 * MIB
+"""Below this dumps and trial folders of a long run may fill the volume."""
+_BYTES_WITH_OPTIMIZER = 12
+"""Bytes a parameter: fp32 weight and Adam's two fp32 moments."""
+_BYTES_WITHOUT = 4
+
+
+def free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
+
+
+def check_volume(role: str, folder: Path, least: int, comfortable: int, free: FreeBytes = free_bytes) -> Outcome:
+    """`folder` is the run's own on the volume; it is made, written to and left. Facts: `freeBytes.<role>`."""
+    try:
+        _write_test(folder)
+        available = free(folder)
+    except OSError as error:
+        message = (
+            f"storage.{role}: cannot write to {folder} ({error.strerror}). "
+            "Give the trainer's user (fsGroup) write access to the volume, or name another claim."
+        )
+        return Outcome([refuse("storage", "VolumeNotWritable", message)])
+    return Outcome(_space(role, folder, available, least, comfortable), {"freeBytes": {role: available}})
+
+
+def checkpoint_bytes(job: JobDocument, parameters: int) -> int:
+    """A checkpoint's likely size; an estimate, high rather than low (an engine may save half precision)."""
+    return parameters * (_BYTES_WITHOUT if job.config.no_save_optim else _BYTES_WITH_OPTIMIZER)
+
+
+def check_resume(job: JobDocument) -> Outcome:
+    """Facts: `resume`, the checkpoint the next incarnation will load, or null for a start from the model."""
+    run = RunLayout.of(job)
+    try:
+        found = checkpoints.list_checkpoints(run.checkpoints)
+        start = checkpoints.find_start(job)
+        newest = checkpoints.newest_complete(found, index.read_claims(run.index))
+    except TrainerError as error:
+        return Outcome([refuse("resume", "ResumeSourceInvalid", str(error))])
+    except OSError as error:
+        message = f"{run.checkpoints}: cannot be read ({error.strerror}). Give the trainer's user read access."
+        return Outcome([refuse("resume", "VolumeNotReadable", message)])
+    torn = [saved for saved in found if not saved.complete and (newest is None or saved.rollout > newest.rollout)]
+    facts = {"rolloutId": start.first_rollout - 1, "path": _below(job, start.checkpoint)} if start.checkpoint else None
+    if not torn:
+        return Outcome([], {"resume": facts})
+    goes_on = (
+        f"rollout {start.first_rollout}" if start.checkpoint else "rollout 0, from the model: no whole one is left"
+    )
+    message = f"{_below(job, torn[-1].path)} has no complete.json and is torn: the run goes on from {goes_on}."
+    return Outcome([warn("resume", "CheckpointIncomplete", message)], {"resume": facts})
+
+
+def _space(role: str, folder: Path, available: int, least: int, comfortable: int) -> list[Finding]:
+    if available >= comfortable:
+        return []
+    numbers = f"storage.{role}: {available // MIB} MiB are free at {folder}"
+    if available < least:
+        message = f"{numbers}, at least {least // MIB} MiB are needed. Make room or name a larger claim."
+        return [refuse("storage", "LowSpace", message)]
+    message = f"{numbers}; {comfortable // MIB} MiB would be comfortable for the whole run. Watch it or make room."
+    return [warn("storage", "LowSpace", message)]
+
+
+def _write_test(folder: Path) -> None:
+    """Write, flush, rename, read back, remove: what a checkpoint does, on 4 KiB."""
+    folder.mkdir(parents=True, exist_ok=True)
+    probe, renamed = (folder / f".preflight-{os.getpid()}{suffix}" for suffix in ("", ".renamed"))
+    try:
+        with probe.open("wb") as stream:
+            stream.write(_PROBE)
+            stream.flush()
+            os.fsync(stream.fileno())
+        probe.rename(renamed)
+        if renamed.read_bytes() != _PROBE:
+            raise OSError(0, "what was written was not read back")
+    finally:
+        probe.unlink(missing_ok=True)
+        renamed.unlink(missing_ok=True)
+
+
+def _below(job: JobDocument, path: Path | None) -> str:
+    return os.path.relpath(path, job.storage.checkpoints) if path else ""

@@ -1,0 +1,193 @@
+"""The prompts of a run: read from a data set or from Harbor task directories, and the order they are drawn in.
+
+Reading never stops at a bad row: what is wrong with it is kept beside the good rows, so that preflight can name all of
+it at once. Nothing here depends on the process's random state: the order survives a change of machine and a resume.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.job import Data, TaskSource
+
+RESERVED_KEYS = frozenset(
+    {
+        "reward",
+        "exit_status",
+        "eval_report",
+        "agent_metrics",
+        "max_seq_len",
+        "session_server_id",
+        "session_server_instance_id",
+        "base_url",
+        "model",
+        "sampling_params",
+    }
+)
+"""Keys of the agent server's request and response. A data set's own `reward` would be trained on when a trial fails."""
+
+TASK_FILE = "task.toml"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    index: int
+    """Position among the good rows of its source, from 0: the identity that shuffling permutes."""
+    text: str
+    instance_id: str
+    metadata: Mapping[str, Any]
+    """All columns of the row's metadata without the reserved keys; `instance_id` included."""
+    where: str
+    """Line or directory it came from, for messages."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    where: str
+    problem: str
+    empty_prompt: bool = False
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    prompts: tuple[Prompt, ...]
+    bad_rows: tuple[BadRow, ...] = ()
+    stripped: Mapping[str, int] = field(default_factory=dict)
+    """Reserved key -> number of rows that carried it."""
+
+
+def read_prompts(data: Data) -> PromptSet:
+    """ConfigurationError when the source cannot be read at all; a bad row is reported, not raised."""
+    if data.tasks is not None:
+        return read_tasks(data.tasks)
+    if data.jsonl is None:
+        raise ConfigurationError("data: neither jsonl nor tasks is set; set exactly one in the HarborRLJob's spec")
+    return read_jsonl(data.jsonl)
+
+
+def read_jsonl(path: Path) -> PromptSet:
+    """Rows `{prompt, metadata: {instance_id, ...}}`, one a line; blank lines are skipped."""
+    prompts: list[Prompt] = []
+    bad: list[BadRow] = []
+    stripped: Counter[str] = Counter()
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: cannot read the data set ({error.strerror}); "
+            "correct data.jsonl or put the file on the tasks volume"
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        row = _parse_row(line, f"{path.name}:{number}", index=len(prompts))
+        if isinstance(row, BadRow):
+            bad.append(row)
+            continue
+        stripped.update(RESERVED_KEYS & row.metadata.keys())
+        prompts.append(_without_reserved(row))
+    return PromptSet(tuple(prompts), tuple(bad), dict(stripped))
+
+
+def read_tasks(source: TaskSource) -> PromptSet:
+    """One prompt a task directory that the glob selects, sorted by name; the directory's name is its instance_id."""
+    prompts: list[Prompt] = []
+    bad: list[BadRow] = []
+    for directory in task_directories(source):
+        where = directory.relative_to(source.root).as_posix()
+        try:
+            text = (directory / source.instruction_path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            bad.append(BadRow(where, f"cannot read {source.instruction_path} ({_reason(error)})"))
+            continue
+        if not text.strip():
+            bad.append(BadRow(where, f"{source.instruction_path} is empty", empty_prompt=True))
+            continue
+        prompts.append(Prompt(len(prompts), text, where, {"instance_id": where}, where))
+    return PromptSet(tuple(prompts), tuple(bad))
+
+
+def task_directories(source: TaskSource) -> list[Path]:
+    """Selected directories that hold a task.toml or an instruction. Others (`lost+found`, `.git`) are no tasks."""
+    try:
+        found = sorted(source.root.glob(source.glob))
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise ConfigurationError(
+            f"{source.root}: cannot list tasks with glob '{source.glob}' ({_reason(error)}); correct data.tasks"
+        ) from error
+    return [path for path in found if (path / TASK_FILE).is_file() or (path / source.instruction_path).is_file()]
+
+
+@dataclass(frozen=True)
+class PromptOrder:
+    """An endless, deterministic walk over `count` prompts; each epoch visits each prompt once.
+
+    A position counts prompts drawn since the run began and is all that a checkpoint must keep to go on from there.
+    """
+
+    count: int
+    seed: int
+    shuffle: bool = True
+
+    def epoch(self, number: int) -> list[int]:
+        """Prompt indices in the order of epoch `number` (from 0)."""
+        indices = list(range(self.count))
+        return sorted(indices, key=lambda index: self._key(number, index)) if self.shuffle else indices
+
+    def draw(self, position: int, size: int) -> list[int]:
+        """The `size` prompt indices from `position` on; runs over the end of an epoch into the next."""
+        if self.count < 1:
+            raise ConfigurationError("data: there is no prompt to draw from; add rows or tasks")
+        drawn: list[int] = []
+        while len(drawn) < size:
+            number, offset = divmod(position + len(drawn), self.count)
+            drawn += self.epoch(number)[offset : offset + size - len(drawn)]
+        return drawn
+
+    def _key(self, epoch: int, index: int) -> bytes:
+        # random.shuffle promises no stable order between Python versions; a digest does.
+        return hashlib.sha256(f"{self.seed}:{epoch}:{index}".encode()).digest()
+
+
+def _parse_row(line: bytes, where: str, *, index: int) -> Prompt | BadRow:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        return BadRow(where, f"is not JSON ({_reason(error)})")
+    metadata = row.get("metadata") if isinstance(row, dict) else None
+    if not isinstance(metadata, dict):
+        return BadRow(where, "is not a JSON object with a metadata object")
+    instance_id = metadata.get("instance_id")
+    if not isinstance(instance_id, str) or not instance_id:
+        return BadRow(where, "has no metadata.instance_id (a non-empty string)")
+    text = _prompt_text(row.get("prompt"))
+    if text is None:
+        return BadRow(where, "has a prompt that is neither a string nor a list of messages")
+    if not text.strip():
+        return BadRow(where, f"has an empty prompt (instance {instance_id})", empty_prompt=True)
+    return Prompt(index, text, instance_id, metadata, where)
+
+
+def _prompt_text(value: Any) -> str | None:
+    """A string as it is; a list of messages as their contents in order (Miles takes both)."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(m, dict) and isinstance(m.get("content"), str) for m in value):
+        return "\n\n".join(message["content"] for message in value)
+    return None
+
+
+def _without_reserved(prompt: Prompt) -> Prompt:
+    kept = {key: value for key, value in prompt.metadata.items() if key not in RESERVED_KEYS}
+    return Prompt(prompt.index, prompt.text, prompt.instance_id, kept, prompt.where)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
