@@ -51,8 +51,8 @@ class Cluster:
                 yield job
             time.sleep(every)
 
-    def file(self, claim: str, path: str, *, image: str) -> str:
-        """The text of one file on a claim, read by a pod that lives as long as the reading."""
+    def script(self, claim: str, script: str, *, image: str) -> str:
+        """What a shell script prints when it runs on a claim (its working directory, read-only), in a pod of its own."""
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -64,7 +64,9 @@ class Cluster:
                     {
                         "name": "read",
                         "image": image,
-                        "command": ["cat", f"/volume/{path}"],
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["/bin/sh", "-c", script],
+                        "workingDir": "/volume",
                         "volumeMounts": [{"name": "volume", "mountPath": "/volume", "readOnly": True}],
                     }
                 ],

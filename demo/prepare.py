@@ -1,0 +1,64 @@
+"""From a bare checkout to a cluster with the product on it, each step a command that a user could type."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.shell import Shell, python
+
+SYSTEM_NAMESPACE = "harborrl-system"
+PRODUCT_IMAGES = ("operator", "agent-server", "trainer")
+DATA_IMAGE = "quickstart"
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Where kubectl and helm are, and the environment that makes them speak to the demo's cluster."""
+
+    shell: Shell
+    kubectl: str
+    helm: str
+
+
+def image(target: str) -> str:
+    return f"localhost/harborrl/{target}:dev"
+
+
+def prepare() -> Tools:
+    """Cluster up, images built and loaded, chart installed. Idempotent: what is there already costs seconds."""
+    shell = Shell.here()
+    shell.run(python("devcluster", "up"))
+    targets = ("base", *PRODUCT_IMAGES, DATA_IMAGE)
+    shell.run(python("images", "build", *targets))
+    shell.run(python("devcluster", "load", *(image(target) for target in targets)))
+    tools = _tools(shell)
+    tools.shell.run(
+        [
+            tools.helm,
+            *("upgrade", "--install", "harborrl", "charts/harborrl"),
+            *("--namespace", SYSTEM_NAMESPACE, "--create-namespace"),
+            *("--set-string", f"operator.revision={_revision(shell)}"),
+            *("--wait", "--timeout", "3m"),
+        ]
+    )
+    return tools
+
+
+def _tools(shell: Shell) -> Tools:
+    kubeconfig = shell.read(python("devcluster", "kubeconfig")).strip()
+    return Tools(Shell.here(KUBECONFIG=kubeconfig), _program("kubectl"), _program("helm"))
+
+
+def _program(name: str) -> str:
+    """The dev cluster's own build of a program, else the one on PATH."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    built = Path(os.environ.get("HARBORRL_CACHE") or Path(home) / "harborrl") / "bin" / name
+    return str(built) if built.exists() else shutil.which(name) or name
+
+
+def _revision(shell: Shell) -> str:
+    """Changes when the operator's image does: the tag stays, so the pod template has to say it."""
+    return shell.read(python("images", "fingerprint", "operator")).strip()

@@ -1,0 +1,106 @@
+"""`make demo`: one HarborRLJob from `kubectl apply` to `Succeeded`, and what it did."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.cluster import Cluster
+from demo.follow import StoppedError, follow
+from demo.memory import Peak
+from demo.prepare import Tools, image
+from demo.report import Step, steps
+from demo.story import Job, is_finished, succeeded
+
+NAMESPACE = "quickstart"
+NAME = "quickstart"
+CLAIM = "quickstart"
+EXAMPLES = Path("examples/quickstart")
+
+
+def run(tools: Tools, peak: Peak, started: float) -> int:
+    """Exit code 0 when the job succeeded. A job that still runs is picked up again; a finished one is run anew."""
+    cluster = Cluster(tools.shell, tools.kubectl, NAMESPACE)
+    fill_volumes(cluster)
+    submit(cluster, NAME, EXAMPLES / "job.yaml")
+
+    def look(_job: Job) -> None:
+        peak.sample()
+
+    try:
+        job = follow(cluster, NAME, every=2.0, look=look)
+    except StoppedError as error:
+        print(f"error: {error}")  # noqa: T201 - a terminal program
+        return 1
+    cluster.shell.run(cluster.command("get", "hrl"))
+    show(job, read_steps(cluster, job))
+    _closing(job, peak, started)
+    return 0 if succeeded(job) else 1
+
+
+def fill_volumes(cluster: Cluster) -> None:
+    """The claims, and on them the model and the tasks."""
+    cluster.shell.run(cluster.command("apply", "--filename", str(EXAMPLES / "volumes.yaml")))
+    cluster.shell.run(
+        cluster.command("wait", "job/quickstart-data", "--for", "condition=Complete", "--timeout", "5m")
+    )
+
+
+def submit(cluster: Cluster, name: str, manifest: Path) -> None:
+    found = cluster.job(name)
+    if found is not None and is_finished(found):
+        cluster.shell.run(cluster.command("delete", "hrl", name, "--wait"))
+    cluster.shell.run(cluster.command("apply", "--filename", str(manifest)))
+
+
+def run_directory(job: Job) -> str:
+    """Where the run lies on each of its volumes (docs/contracts.md, On disk)."""
+    meta = job["metadata"]
+    return f"{meta['namespace']}/{meta['name']}-{meta['uid'][:8]}"
+
+
+def read_steps(cluster: Cluster, job: Job) -> list[Step]:
+    """Every attempt's and incarnation's metrics, the last word on a rollout winning."""
+    text = cluster.script(CLAIM, f"cat traces/{run_directory(job)}/a*/i*/traces/metrics.jsonl", image=image("base"))
+    return steps(text)
+
+
+def show(job: Job, all_steps: list[Step]) -> None:
+    table = Table(title=f"HarborRLJob {job['metadata']['namespace']}/{job['metadata']['name']}")
+    for column in ("rollout", "reward", "groups with spread", "rollout s", "train s", "tokens", "loss", "grad norm"):
+        table.add_column(column, justify="right")
+    for step in all_steps:
+        if step.get("kind", "step") != "step":
+            continue
+        seconds = step["seconds"]
+        table.add_row(
+            str(step["rollout_id"]),
+            f"{step['reward_mean']:.3f}",
+            f"{step['groups_with_spread']:.0%}",
+            f"{seconds['rollout']:.1f}",
+            f"{seconds['train']:.1f}",
+            str(step["response_tokens"]),
+            f"{step['loss']:.4f}",
+            f"{step['grad_norm']:.3f}",
+        )
+    Console().print(table)
+
+
+def _closing(job: Job, peak: Peak, started: float) -> None:
+    directory = run_directory(job)
+    kube = f"kubectl --namespace {NAMESPACE}"
+    print(  # noqa: T201 - a terminal program
+        f"""
+On the claim `{CLAIM}`: dumps in traces/{directory}, checkpoints in checkpoints/{directory}, trials in trials/{directory}.
+Whole time {time.monotonic() - started:.0f} s; memory in use at most {peak.highest:.1f} GiB, {peak.before:.1f} GiB before.
+
+Try next (export KUBECONFIG=$(python -m devcluster kubeconfig)):
+  {kube} describe hrl {NAME}
+  {kube} get hrl {NAME} --output jsonpath='{{.status.rollout}}'
+  {kube} apply --filename examples/quickstart/bad/timeouts.yaml     # refused by the API server
+  make learn                                                        # the longer run, with a learning curve
+  make down                                                         # remove the cluster again"""
+    )
