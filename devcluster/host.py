@@ -35,6 +35,20 @@ CONTAINER_LOG_LINKS = Path("/var/log/containers")
 CNI_RESULTS = Path("/var/lib/cni/results")
 
 
+EMPTY_FOLDERS = (
+    Path("/var/lib/kubelet/device-plugins"),
+    Path("/var/lib/kubelet"),
+    CONTAINER_LOG_LINKS,
+    CNI_RESULTS,
+    CNI_RESULTS.parent,
+    Path("/run/containerd/s"),
+    Path("/run/containerd/runc/k8s.io"),
+    Path("/run/containerd/runc"),
+    Path("/run/containerd"),
+)
+"""Made by the kubelet, libcni and containerd at places that cannot be chosen; removed if nobody else uses them."""
+
+
 def require_root(command: str) -> None:
     if os.geteuid() != 0:
         raise NotRoot(command)
@@ -216,3 +230,6 @@ def remove_leftover_files(settings: Settings) -> None:
             link.unlink()
     for result in CNI_RESULTS.glob(f"{CNI_NETWORK}-*"):
         result.unlink()
+    for folder in EMPTY_FOLDERS:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
