@@ -1,49 +1,74 @@
-"""Command line: `python -m devcluster up | down | status | load IMAGE | kubeconfig`."""
+"""Command line: `python -m devcluster up | down | status | load IMAGE | kubeconfig | build`."""
 
 import sys
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from devcluster.cluster import OwnCluster
+from devcluster.backends import backend, choose_here, record_choice, recorded_choice
 from devcluster.errors import DevclusterError
+from devcluster.gobuild import CONTROL_PLANE, ensure_binaries
 from devcluster.progress import Reporter
 from devcluster.settings import load_settings
+from devcluster.status import print_report
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
-
-
-def cluster(reporter: Reporter) -> OwnCluster:
-    return OwnCluster(load_settings(), reporter)
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A real Kubernetes on this machine.")
 
 
 @app.command()
-def up() -> None:
+def up(
+    context: Annotated[str | None, typer.Option(help="Use this context of your kubeconfig instead.")] = None,
+) -> None:
     """Create the cluster, or repair it; returns when it is ready."""
-    reporter = Reporter()
-    cluster(reporter).up()
+    settings, reporter = load_settings(), Reporter()
+    choice = choose_here(context, settings)
+    backend(choice, settings, reporter).up()
+    record_choice(settings, choice)
     reporter.summary()
-    reporter.say(f"export KUBECONFIG={load_settings().kubeconfig}")
+    reporter.say(f"export KUBECONFIG={settings.kubeconfig}")
 
 
 @app.command()
 def down() -> None:
     """Remove the cluster and everything in it. Compiled programs stay in the cache."""
-    cluster(Reporter()).down()
+    settings = load_settings()
+    backend(recorded_choice(settings) or "own", settings, Reporter()).down()
 
 
 @app.command()
-def load(images: Annotated[list[str], typer.Argument(help="Names of images that buildah has built.")]) -> None:
+def load(images: Annotated[list[str], typer.Argument(help="Names of images that were built here.")]) -> None:
     """Make built images available to pods; only layers that the node lacks travel."""
-    current = cluster(Reporter())
+    settings = load_settings()
+    cluster = backend(recorded_choice(settings) or "own", settings, Reporter())
     for image in images:
-        current.load(image)
+        cluster.load(image)
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show versions, readiness, memory of each program and disk; exit status 1 if the cluster is not ready."""
+    settings = load_settings()
+    report = backend(recorded_choice(settings) or "own", settings, Reporter()).status()
+    if as_json:
+        print(report.as_json())
+    else:
+        print_report(report, Console(highlight=False))
+    raise typer.Exit(0 if report.ready else 1)
 
 
 @app.command()
 def kubeconfig() -> None:
     """Print the path of the cluster's kubeconfig."""
     print(load_settings().kubeconfig)
+
+
+@app.command()
+def build() -> None:
+    """Compile what an API server without a node needs, and start nothing. Needs no root."""
+    ensure_binaries(load_settings().cache, CONTROL_PLANE, Reporter())
 
 
 def main() -> None:

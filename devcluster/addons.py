@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from devcluster.gobuild import Binaries
+from devcluster.gobuild import KUBERAY_NAMESPACE, Binaries
 from devcluster.nodeconfig import PAUSE_IMAGE
 from devcluster.ocilayout import Layout
 from devcluster.settings import COREDNS_VERSION, KUBERAY_VERSION, LOCAL_PATH_VERSION, Settings
@@ -32,7 +32,7 @@ APPLETS = (
 DEPLOYMENTS = (
     ("kube-system", "coredns"),
     ("local-path-storage", "local-path-provisioner"),
-    ("default", "kuberay-operator"),
+    (KUBERAY_NAMESPACE, "kuberay-operator"),
 )
 """What must be available before the cluster counts as up."""
 
@@ -72,7 +72,7 @@ def ensure_busybox(binaries: Binaries) -> Path:
     return target
 
 
-def coredns_manifest(settings: Settings, has_upstream: bool) -> str:
+def coredns_manifest(settings: Settings, *, has_upstream: bool) -> str:
     """Without an upstream resolver only cluster names are answered; `forward` would refuse to start."""
     template = string.Template((MANIFESTS / "coredns.yaml").read_text())
     forward = "      forward . /etc/resolv.conf" if has_upstream else "      # no resolver on this machine"

@@ -53,7 +53,7 @@ def memory(limit_mib: int, procs: int = 2) -> dict[str, str]:
 
 
 def etcd(plane: ControlPlane, binaries: Binaries) -> Program:
-    """etcd on a unix socket: no client port, and only who may enter the folder can connect.
+    """Etcd on a unix socket: no client port, and only who may enter the folder can connect.
 
     Without fsync a crash of the machine may lose the last writes; a crash of etcd alone does not.
     """

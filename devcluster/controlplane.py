@@ -17,7 +17,7 @@ import httpx
 from devcluster import components
 from devcluster.components import ControlPlane
 from devcluster.credentials import write_credentials
-from devcluster.errors import ComponentFailed
+from devcluster.errors import ComponentError
 from devcluster.gobuild import CONTROL_PLANE, Binaries, ensure_binaries
 from devcluster.ports import free_ports
 from devcluster.processes import Supervisor
@@ -32,14 +32,14 @@ START_SECONDS = 90.0
 
 
 def wait_until(ready: Callable[[], bool], name: str, supervisor: Supervisor, seconds: float = START_SECONDS) -> None:
-    """Returns when `ready()`; raises ComponentFailed, with the end of its log, if the program ends or time runs out."""
+    """Returns when `ready()`; raises ComponentError, with the end of its log, if the program ends or time runs out."""
     deadline = time.monotonic() + seconds
     while not ready():
         log = supervisor.log_file(name)
         if supervisor.record(name) is None:
-            raise ComponentFailed(name, "ended while starting", log, supervisor.log_tail(name))
+            raise ComponentError(name, "ended while starting", log, supervisor.log_tail(name))
         if time.monotonic() > deadline:
-            raise ComponentFailed(name, f"was not ready after {seconds:.0f} s", log, supervisor.log_tail(name))
+            raise ComponentError(name, f"was not ready after {seconds:.0f} s", log, supervisor.log_tail(name))
         time.sleep(0.1)
 
 
@@ -97,8 +97,8 @@ def start_control_plane(
 ) -> RunningControlPlane:
     """Starts a control plane on free loopback ports, with all its files in `directory`. Needs no root.
 
-    Builds the programs into `cache` first if they are not there (minutes). Raises DownloadFailed, BuildFailed
-    or ComponentFailed; after an error nothing runs.
+    Builds the programs into `cache` first if they are not there (minutes). Raises DownloadError, BuildError
+    or ComponentError; after an error nothing runs.
     """
     binaries = ensure_binaries(cache or load_settings().cache, CONTROL_PLANE, reporter or Reporter())
     directory.mkdir(parents=True, exist_ok=True)

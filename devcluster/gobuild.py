@@ -1,15 +1,17 @@
 """Compiles the cluster's programs from pinned Go modules into the cache, once per version of the sources."""
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.errors import BuildFailed, DownloadFailed, HostUnsuitable
+from devcluster.errors import BuildError, CommandError, DownloadError, UnsuitableHostError
 from devcluster.processes import write_atomically
 from devcluster.progress import Advance, Reporter
 from devcluster.settings import KUBERNETES_VERSION
@@ -21,6 +23,11 @@ KUBE_NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "ku
 """Names under which the one Kubernetes program is linked."""
 
 KUBERAY_MODULE = "github.com/ray-project/kuberay/ray-operator"
+
+KUBERAY_NAMESPACE = "kuberay-system"
+
+KEPT_BUILDS = 3
+"""Folders of programs that stay in the cache, most recently used first; each takes 0.5 GiB."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +84,22 @@ def sources_key(sources: Path, toolchain: str) -> str:
 
 def failed_module(output: str) -> tuple[str, str] | None:
     """Module and cause where the go command's output tells of a failed download, else None."""
-    match = re.search(r"(?:^|\s)([\w./~-]+@v[\w.+-]+)[^\n]*?: (?:reading|Get|verifying|dial) ?(.*)", output)
-    return (match[1], match[2].strip()[:300]) if match else None
+    for line in output.splitlines():
+        match = re.search(r"([\w./~-]+@v[\w.+-]+): (?:\S+: )*((?:reading|Get|verifying|dial|module lookup).*)", line)
+        if match:
+            return match[1], match[2].strip()[:300]
+    return None
 
 
 def build_environment(base: Mapping[str, str]) -> dict[str, str]:
     """Static programs, and a compiler that trades some speed for memory: two linkers at once must fit in 3 GiB."""
-    return {**base, "CGO_ENABLED": "0", "GOGC": "50", "GOMEMLIMIT": "3GiB", "GOFLAGS": "-buildvcs=false"}
+    return {**base, "CGO_ENABLED": "0", "GOGC": "50", "GOMEMLIMIT": "3GiB"}
 
 
 def go_command() -> str:
     found = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
     if found is None:
-        raise HostUnsuitable("No Go tool chain found. Install Go 1.26 or newer and put `go` on PATH.")
+        raise UnsuitableHostError("No Go tool chain found. Install Go 1.26 or newer and put `go` on PATH.")
     return found
 
 
@@ -111,44 +121,59 @@ class Binaries:
 def ensure_binaries(cache: Path, targets: Sequence[Target], reporter: Reporter) -> Binaries:
     """Builds what the cache lacks. Each program appears in one rename, so a killed build leaves no half program."""
     go = go_command()
-    folder = cache / "devcluster" / sources_key(SOURCES, run([go, "version"], cwd=SOURCES))
+    builds = cache / "devcluster"
+    folder = builds / sources_key(SOURCES, run([go, "version"], cwd=SOURCES))
     folder.mkdir(parents=True, exist_ok=True)
-    for target in targets:
-        if not (folder / target.name).exists():
-            with reporter.stage(f"Build {target.name}") as advance:
-                _build(go, target, folder, advance)
-        if target.name == "kube":
-            _link_names(folder)
-        if target.name == "kuberay-operator" and not (folder / "kuberay.yaml").exists():
-            _render_kuberay(go, folder)
-    _publish(cache / "bin", folder)
+    with _lock(builds / "build.lock", reporter):
+        for target in targets:
+            if not (folder / target.name).exists():
+                with reporter.stage(f"Build {target.name}") as advance:
+                    _build(go, target, folder, advance)
+        _link_names(folder)
+        if any(target.package == KUBERAY_MODULE for target in targets):
+            render_kuberay(folder / "kuberay.yaml", str(folder / "kubectl"))
+        _publish(cache / "bin", folder)
+        _forget_old(builds, folder)
     return Binaries(folder)
 
 
+@contextmanager
+def _lock(path: Path, reporter: Reporter) -> Iterator[None]:
+    """One build at a time; the kernel frees the lock of a killed one."""
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            reporter.say("Waiting for another build to end …")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
 def _build(go: str, target: Target, folder: Path, advance: Advance) -> None:
-    partial = folder / f".{target.name}.{os.getpid()}.partial"
+    partial = folder / f".{target.name}.partial"
     flags = f"-s -w {target.ldflags}".strip()
-    argv = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", str(partial), target.package]
+    argv = [go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", str(partial), target.package]
     environment = build_environment(os.environ)
-    total = max(1, len(run([go, "list", "-deps", target.package], cwd=SOURCES, env=environment).split()))
+    try:
+        total = len(run([go, "list", "-deps", target.package], cwd=SOURCES, env=environment).split())
+    except CommandError as error:
+        raise build_error(target, str(error)) from error
     tail: list[str] = []
     with subprocess.Popen(argv, cwd=SOURCES, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        for compiled, line in enumerate(_lines(process), start=1):
+        for compiled, line in enumerate(process.stderr or (), start=1):
             tail = [*tail[-40:], line]
             advance(min(compiled / total, 0.99))
     if process.returncode != 0:
-        output = "\n".join(tail)
-        partial.unlink(missing_ok=True)
-        if download := failed_module(output):
-            raise DownloadFailed(*download)
-        raise BuildFailed(f"{target.name} ({target.package}) does not compile:\n{output}")
+        raise build_error(target, "".join(tail))
     partial.replace(folder / target.name)
 
 
-def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    assert process.stderr is not None
-    for line in process.stderr:
-        yield line.rstrip()
+def build_error(target: Target, output: str) -> DownloadError | BuildError:
+    """The error that the go command's output tells of."""
+    download = failed_module(output)
+    if download:
+        return DownloadError(*download)
+    return BuildError(f"{target.name} ({target.package}) does not compile: {output.strip()}")
 
 
 def _link_names(folder: Path) -> None:
@@ -162,13 +187,33 @@ def _publish(shelf: Path, folder: Path) -> None:
     """Keeps `kubectl` and `helm` at a path that does not change with the sources, for people's PATH."""
     shelf.mkdir(parents=True, exist_ok=True)
     for name in ("kubectl", "helm"):
-        link, partial = shelf / name, shelf / f".{name}.{os.getpid()}"
+        link, partial = shelf / name, shelf / f".{name}.partial"
         if (folder / name).exists() and (not link.is_symlink() or link.readlink() != folder / name):
+            partial.unlink(missing_ok=True)
             partial.symlink_to(folder / name)
             partial.replace(link)
 
 
-def _render_kuberay(go: str, folder: Path) -> None:
-    module = run([go, "list", "-m", "-f", "{{.Dir}}", KUBERAY_MODULE], cwd=SOURCES).strip()
-    rendered = run([folder / "kubectl", "kustomize", Path(module) / "config" / "default"])
-    write_atomically(folder / "kuberay.yaml", rendered)
+def _forget_old(builds: Path, current: Path) -> None:
+    """Removes builds of sources that nobody has used for longest."""
+    os.utime(current)
+    folders = sorted((path for path in builds.iterdir() if path.is_dir()), key=lambda path: -path.stat().st_mtime)
+    for stale in folders[KEPT_BUILDS:]:
+        shutil.rmtree(stale, ignore_errors=True)
+
+
+def render_kuberay(target: Path, kubectl: str) -> None:
+    """Writes KubeRay's manifests, in a namespace of their own, from the tree that its Go module carries."""
+    if target.exists():
+        return
+    try:
+        run([go_command(), "mod", "download", KUBERAY_MODULE], cwd=SOURCES)
+    except CommandError as error:
+        raise DownloadError(KUBERAY_MODULE, str(error)) from error
+    module = Path(run([go_command(), "list", "-m", "-f", "{{.Dir}}", KUBERAY_MODULE], cwd=SOURCES).strip())
+    overlay = target.parent / "kuberay"
+    overlay.mkdir(parents=True, exist_ok=True)
+    base = os.path.relpath(module / "config" / "default", overlay)
+    write_atomically(overlay / "kustomization.yaml", f"namespace: {KUBERAY_NAMESPACE}\nresources: ['{base}']\n")
+    namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {KUBERAY_NAMESPACE}}}\n"
+    write_atomically(target, f"{namespace}---\n{run([kubectl, 'kustomize', overlay])}")

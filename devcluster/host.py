@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from devcluster.errors import CommandFailed, HostUnsuitable, NotRoot
+from devcluster.errors import CommandError, NotRootError, UnsuitableHostError
 from devcluster.nodeconfig import masquerade_rules
 from devcluster.processes import write_atomically
 from devcluster.settings import BRIDGE, CGROUP, CNI_NETWORK, NFT_TABLE, Network, Settings
@@ -51,7 +51,7 @@ EMPTY_FOLDERS = (
 
 def require_root(command: str) -> None:
     if os.geteuid() != 0:
-        raise NotRoot(command)
+        raise NotRootError(command)
 
 
 def overlapping_route(routes: Iterable[dict[str, str]], network: Network) -> str | None:
@@ -69,13 +69,15 @@ def overlapping_route(routes: Iterable[dict[str, str]], network: Network) -> str
 def refuse_overlap(network: Network) -> None:
     rival = overlapping_route(json.loads(run(["ip", "-json", "-4", "route"])), network)
     if rival:
-        raise HostUnsuitable(f"The machine already routes {rival}, which overlaps {network.pods} or {network.services}.")
+        raise UnsuitableHostError(
+            f"The machine already routes {rival}, which overlaps {network.pods} or {network.services}."
+        )
 
 
 def refuse_other_node(settings: Settings) -> None:
     """kube-proxy's table name is fixed, so two nodes on one machine would undo each other's Services."""
     if not (settings.state / "host.json").exists() and succeeds(["nft", "list", "table", "ip", "kube-proxy"]):
-        raise HostUnsuitable(
+        raise UnsuitableHostError(
             "Another Kubernetes node runs here (nftables table kube-proxy). Use it with `up --context NAME`."
         )
 
@@ -167,17 +169,21 @@ def kill_pods() -> None:
                     os.kill(int(pid), signal.SIGKILL)
 
 
-def remove_cgroups() -> None:
-    """Removes our groups. One that still holds a dying process is reported by the caller's next look."""
+def remove_cgroups() -> list[Path]:
+    """Removes our groups; the value is those that still hold a process."""
+    remaining = []
     for hierarchy in cgroup_hierarchies():
         group = hierarchy / CGROUP
         for member in _descendants(group) if group.exists() else ():
-            with contextlib.suppress(OSError):
+            try:
                 member.rmdir()
+            except OSError:
+                remaining.append(member)
+    return remaining
 
 
 def our_shims(settings: Settings, proc: Path = Path("/proc")) -> list[int]:
-    """containerd's helpers, one a pod, which live on when containerd ends; their command line names our socket."""
+    """Containerd's helpers, one a pod, which live on when containerd ends; their command line names our socket."""
     address = str(settings.containerd_socket).encode()
     found = []
     for entry in proc.iterdir():
@@ -219,7 +225,7 @@ def remove_network() -> None:
     if Path("/sys/class/net", BRIDGE).exists():
         run(["ip", "link", "delete", BRIDGE])
     for family, table in (("ip", NFT_TABLE), ("ip", "kube-proxy"), ("ip6", "kube-proxy")):
-        with contextlib.suppress(CommandFailed):
+        with contextlib.suppress(CommandError):
             run(["nft", "delete", "table", family, table])
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from devcluster.errors import CommandFailed, HostUnsuitable, ImageFailed
+from devcluster.errors import CommandError, ImageError, UnsuitableHostError
 from devcluster.ocilayout import Layout
 from devcluster.registry import Shelf, serve
 from devcluster.settings import Settings
@@ -29,13 +29,13 @@ def buildah_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 def export(image: str, layout: Layout) -> None:
     """Writes a built image into the layout, uncompressed: both ends are this machine, and gzip is the slow part."""
     if shutil.which("buildah") is None:
-        raise HostUnsuitable("buildah is not installed; `python -m devcluster up` installs it.")
+        raise UnsuitableHostError("buildah is not installed; `python -m devcluster up` installs it.")
     layout.root.mkdir(parents=True, exist_ok=True)
     target = f"oci:{layout.root}:{image}"
     try:
         run(["buildah", "push", "--quiet", "--disable-compression", image, target], env=buildah_environment())
-    except CommandFailed as error:
-        raise ImageFailed(f"Image {image} could not be exported. Is it built (`buildah images`)? {error}") from error
+    except CommandError as error:
+        raise ImageError(f"Image {image} could not be exported. Is it built (`buildah images`)? {error}") from error
 
 
 def load_image(image: str, settings: Settings, cri: str) -> None:
@@ -59,10 +59,10 @@ def pull(names: Iterable[str], settings: Settings, cri: str, layout: Layout) -> 
         for name in names:
             try:
                 run([cri, settings.containerd_socket, "pull", name])
-            except CommandFailed as error:
+            except CommandError as error:
                 if shelf.missed:
                     return _all_hollow(name, layout, shelf)
-                raise ImageFailed(f"The node could not pull {name}: {error}") from error
+                raise ImageError(f"The node could not pull {name}: {error}") from error
     return set()
 
 

@@ -16,7 +16,7 @@ MAX_PODS = 250
 
 
 def containerd_toml(settings: Settings) -> str:
-    """containerd 1.6 with everything it keeps inside the state folder.
+    """Containerd 1.6 with everything it keeps inside the state folder.
 
     `restrict_oom_score_adj`: a machine without CAP_SYS_RESOURCE may not lower the score, and every pod would fail.
     `discard_unpacked_layers`: a layer is needed once, for unpacking; keeping it would double a 6 GiB image.
@@ -92,7 +92,7 @@ def cni_conflist(settings: Settings, mtu: int) -> str:
 
 
 def masquerade_rules(settings: Settings) -> str:
-    """nftables script: pods reach other machines under this machine's address. Applying it twice changes nothing."""
+    """Nftables script: pods reach other machines under this machine's address. Applying it twice changes nothing."""
     pods = settings.network.pods
     return f"""\
 table ip {NFT_TABLE}

@@ -81,7 +81,7 @@ class Layout:
 
     def collect_garbage(self) -> None:
         """Removes blobs that no named image refers to: layers of builds that were replaced, and torn exports."""
-        wanted = set()
+        wanted: set[str] = set()
         for entry in self.index()["manifests"]:
             manifest = self.manifest(entry["digest"])
             parts = [entry, manifest["config"], *manifest["layers"]]
@@ -130,9 +130,7 @@ class Layout:
             "annotations": {NAME_ANNOTATION: name},
         }
         others = [
-            other
-            for other in self.index()["manifests"]
-            if other.get("annotations", {}).get(NAME_ANNOTATION) != name
+            other for other in self.index()["manifests"] if other.get("annotations", {}).get(NAME_ANNOTATION) != name
         ]
         write_atomically(self.root / "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}))
         write_atomically(self.root / "index.json", json.dumps({"schemaVersion": 2, "manifests": [*others, entry]}))

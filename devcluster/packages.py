@@ -3,8 +3,9 @@
 import os
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
-from devcluster.errors import CommandFailed, HostUnsuitable, PackageInstallFailed
+from devcluster.errors import CommandError, PackageInstallError, UnsuitableHostError
 from devcluster.progress import Reporter
 from devcluster.shell import run
 
@@ -32,19 +33,19 @@ def missing_packages(plugins_present: bool, which: Iterable[str]) -> list[str]:
 
 def ensure_packages(reporter: Reporter, plugins: str) -> None:
     found = [program for program in PROGRAMS if shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")]
-    packages = missing_packages(os.path.exists(f"{plugins}/bridge"), found)
+    packages = missing_packages(Path(plugins, "bridge").exists(), found)
     if not packages:
         return
     if shutil.which("apt-get") is None:
-        raise HostUnsuitable(f"Missing: {', '.join(packages)}; and this is not Debian, so install them by hand.")
+        raise UnsuitableHostError(f"Missing: {', '.join(packages)}; and this is not Debian, so install them by hand.")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     with reporter.stage(f"Install {' '.join(packages)}"):
         try:
             run(install, env=environment)
-        except CommandFailed:
+        except CommandError:
             try:  # Package lists may be older than the mirror.
                 run(["apt-get", "update"], env=environment)
                 run(install, env=environment)
-            except CommandFailed as error:
-                raise PackageInstallFailed(f"apt could not install {' '.join(packages)}: {error}") from error
+            except CommandError as error:
+                raise PackageInstallError(f"apt could not install {' '.join(packages)}: {error}") from error

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from devcluster.errors import CommandFailed
+from devcluster.errors import CommandError
 from devcluster.shell import run
 
 CHAIN_PREFIXES = ("KUBE-ROUTER-", "KUBE-NWPLCY-", "KUBE-POD-FW-")
@@ -54,7 +54,7 @@ def remove_policy_rules() -> None:
             run([restore, "--noflush"], stdin=script)
     try:
         listed = run(["ipset", "list", "-name"])
-    except CommandFailed:
+    except CommandError:
         return  # The kernel has no ipset support, so kube-router made none.
     for name in our_sets(listed):
         run(["ipset", "destroy", name])

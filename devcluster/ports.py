@@ -1,11 +1,10 @@
 """Which process listens on a port, read from /proc."""
 
-import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from devcluster.errors import PortTaken
+from devcluster.errors import PortTakenError
 
 LISTEN = "0A"
 """State of a listening socket in /proc/net/tcp (include/net/tcp_states.h: TCP_LISTEN)."""
@@ -23,7 +22,11 @@ def listening_inodes(table: str) -> dict[int, int]:
 
 def listeners(proc: Path = Path("/proc")) -> dict[int, int]:
     tables = (proc / "net" / name for name in ("tcp", "tcp6"))
-    return {port: inode for path in tables if path.exists() for port, inode in listening_inodes(path.read_text()).items()}
+    found: dict[int, int] = {}
+    for path in tables:
+        if path.exists():
+            found.update(listening_inodes(path.read_text()))
+    return found
 
 
 def _socket_links(proc: Path) -> Iterator[tuple[Path, str]]:
@@ -32,26 +35,32 @@ def _socket_links(proc: Path) -> Iterator[tuple[Path, str]]:
             continue
         try:
             for descriptor in (entry / "fd").iterdir():
-                yield entry, os.readlink(descriptor)
+                yield entry, str(descriptor.readlink())
         except OSError:  # The process ended, or is not ours to look into.
             continue
 
 
-def holder_of(inode: int, proc: Path = Path("/proc")) -> str:
-    """The process that has the socket open, as `name (pid N)`."""
+def holder_of(inode: int, proc: Path = Path("/proc")) -> int | None:
+    """Pid of a process that has the socket open; None if this user may not look into it."""
     wanted = f"socket:[{inode}]"
-    for entry, link in _socket_links(proc):
-        if link == wanted:
-            return f"{(entry / 'comm').read_text().strip()} (pid {entry.name})"
-    return "a process that this user cannot see"
+    return next((int(entry.name) for entry, link in _socket_links(proc) if link == wanted), None)
 
 
-def refuse_taken(purposes: Mapping[int, str], proc: Path = Path("/proc")) -> None:
-    """Raises PortTaken for the first wanted port on which somebody listens."""
+def describe(pid: int | None, proc: Path = Path("/proc")) -> str:
+    if pid is None:
+        return "a process that this user cannot see"
+    return f"{(proc / str(pid) / 'comm').read_text().strip()} (pid {pid})"
+
+
+def refuse_taken(
+    purposes: Mapping[int, str], is_ours: Callable[[int], bool] = lambda _pid: False, proc: Path = Path("/proc")
+) -> None:
+    """Raises PortTakenError for the first wanted port on which a process listens that is not one of ours."""
     taken = listeners(proc)
     for port, purpose in purposes.items():
-        if port in taken:
-            raise PortTaken(port, purpose, holder_of(taken[port], proc))
+        holder = holder_of(taken[port], proc) if port in taken else None
+        if port in taken and not (holder is not None and is_ours(holder)):
+            raise PortTakenError(port, purpose, describe(holder, proc))
 
 
 def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:

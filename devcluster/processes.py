@@ -10,11 +10,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devcluster.errors import ComponentFailed
+from devcluster.errors import ComponentError
 
 PROC = Path("/proc")
 
@@ -124,7 +124,7 @@ class Supervisor:
         started = start_time(pid)
         if started is None:
             log = self.log_file(program.name)
-            raise ComponentFailed(program.name, "ended at once", log, self.log_tail(program.name))
+            raise ComponentError(program.name, "ended at once", log, self.log_tail(program.name))
         record = Recorded(pid, started, boot_id(), program.fingerprint())
         write_atomically(self.pid_file(program.name), json.dumps(record.__dict__))
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import override
 from urllib.parse import parse_qs, urlsplit
 
 from devcluster.ocilayout import MANIFEST_TYPE, Layout
@@ -95,6 +96,7 @@ def handler_for(shelf: Shelf) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(size))
             self.end_headers()
 
+        @override
         def log_message(self, format: str, *args: object) -> None:
             """Silent: a failed pull says what it missed."""
 

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devcluster.errors import CommandFailed
+from devcluster.errors import CommandError
 
 
 def run(
@@ -16,7 +16,7 @@ def run(
     cwd: Path | None = None,
     timeout: float | None = None,
 ) -> str:
-    """Standard output of `argv`. Raises CommandFailed, with what it wrote to standard error, if it fails."""
+    """Standard output of `argv`. Raises CommandError, with what it wrote to standard error, if it fails."""
     try:
         done = subprocess.run(
             [str(word) for word in argv],
@@ -29,11 +29,11 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise CommandFailed(str(argv[0]), 127, "no such program") from error
+        raise CommandError(str(argv[0]), 127, "no such program") from error
     except subprocess.TimeoutExpired as error:
-        raise CommandFailed(shlex.join(map(str, argv)), 124, f"no end after {timeout} s") from error
+        raise CommandError(shlex.join(map(str, argv)), 124, f"no end after {timeout} s") from error
     if done.returncode != 0:
-        raise CommandFailed(shlex.join(map(str, argv)), done.returncode, done.stderr or done.stdout)
+        raise CommandError(shlex.join(map(str, argv)), done.returncode, done.stderr or done.stdout)
     return done.stdout
 
 
@@ -41,6 +41,6 @@ def succeeds(argv: Sequence[str | Path]) -> bool:
     """Whether `argv` ends with status 0; for questions whose answer may be no."""
     try:
         run(argv)
-    except CommandFailed:
+    except CommandError:
         return False
     return True
