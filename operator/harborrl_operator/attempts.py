@@ -21,7 +21,7 @@ FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 15.0, 600.0
 
 def backoff(failures: int, first: float = FIRST_BACKOFF_SECONDS) -> float:
     """Seconds to wait after the n-th failure: doubled each time, bounded."""
-    return min(first * 2 ** max(failures - 1, 0), LONGEST_BACKOFF_SECONDS)
+    return min(first * 2.0 ** max(failures - 1, 0), LONGEST_BACKOFF_SECONDS)
 
 
 def attempt_failed(draft: Draft, failure: FailureClass, message: str) -> Plan:

@@ -125,7 +125,9 @@ class Cluster:
             response = await self._api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_SECONDS)
             text = (await response.read()).decode()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ClusterError(action, 0, f"the API server does not answer: {error or type(error).__name__}") from error
+            raise ClusterError(
+                action, 0, f"the API server does not answer: {str(error) or type(error).__name__}"
+            ) from error
         if not 200 <= response.status <= 299:
             raise ClusterError(action, response.status, _message(text))
         return dict(json.loads(text))

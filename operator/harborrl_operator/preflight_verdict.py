@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harborrl_operator.conditions import Verdict
@@ -18,7 +18,10 @@ class PreflightOutcome:
     refusal: Verdict | None
     """None: the job may start."""
     finished_at: str
-    warnings: tuple[str, ...] = field(default=())
+    tight: str = ""
+    """What the preflight says about slots that bursts will wait for."""
+    notes: tuple[str, ...] = ()
+    """Its other warnings."""
 
 
 def read_outcome(pod: Object) -> PreflightOutcome | None:
@@ -32,11 +35,13 @@ def read_outcome(pod: Object) -> PreflightOutcome | None:
         said = last_words(pod) or "it ended without a result"
         return PreflightOutcome(Verdict(Reason.PREFLIGHT_CRASHED, f"Preflight ended unexpectedly: {said}"), finished_at)
     findings = result.get("findings", [])
-    warnings = tuple(str(finding["message"]) for finding in findings if finding.get("severity") == "warn")
+    warned = [finding for finding in findings if finding.get("severity") == "warn"]
+    tight = " ".join(str(finding["message"]) for finding in warned if finding.get("reason") == Reason.CAPACITY_TIGHT)
+    notes = tuple(str(finding["message"]) for finding in warned if finding.get("reason") != Reason.CAPACITY_TIGHT)
     refusals = [finding for finding in findings if finding.get("severity") == "refuse"]
     if result.get("ok") and not refusals:
-        return PreflightOutcome(None, finished_at, warnings)
-    return PreflightOutcome(_refusal(refusals), finished_at, warnings)
+        return PreflightOutcome(None, finished_at, tight, notes)
+    return PreflightOutcome(_refusal(refusals), finished_at, tight, notes)
 
 
 def _refusal(findings: list[Mapping[str, Any]]) -> Verdict:

@@ -133,7 +133,8 @@ class ResolvedJob:
 
 def resolve(job: HarborRLJob, settings: Settings) -> ResolvedJob:
     """Raises InvalidArgumentsError when raw flags or YAML cannot be read."""
-    spec, adjustments = job.spec, []
+    spec = job.spec
+    adjustments: list[Adjustment] = []
     raw = read_raw_arguments(spec.trainer)
     config = _config(spec, adjustments)
     in_flight = _in_flight(spec, config, raw)
@@ -206,7 +207,6 @@ def _gpus(spec: JobSpec) -> int:
 def _sandbox(spec: JobSpec, settings: Settings, adjustments: list[Adjustment]) -> dict[str, Any]:
     sandbox = spec.agent_server.sandbox.model_dump(by_alias=True)
     sandbox["namespace"] = sandbox["namespace"] or settings.sandbox_namespace
-    sandbox["images"]["template"] = sandbox["images"]["template"] or settings.sandbox_image
     if sandbox["timeoutSeconds"] is None:
         life = spec.rollout.agent_trial_timeout_seconds + SANDBOX_MARGIN_SECONDS
         sandbox["timeoutSeconds"] = life
@@ -241,7 +241,9 @@ def _data(spec: JobSpec) -> dict[str, Any]:
 
 
 def _evaluation(spec: JobSpec) -> dict[str, Any] | None:
-    return spec.eval and {**spec.eval.model_dump(by_alias=True), "jsonl": _below("tasks", spec.eval.jsonl)}
+    if spec.eval is None:
+        return None
+    return {**spec.eval.model_dump(by_alias=True), "jsonl": _below("tasks", spec.eval.jsonl)}
 
 
 def _resume_from(spec: JobSpec) -> dict[str, Any] | None:

@@ -69,10 +69,10 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
         return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs."))
     if outcome.refusal is not None:
         return _refused(draft, pod, outcome, outcome.refusal)
-    if outcome.warnings:
-        said = " ".join(outcome.warnings)
-        draft.set(ConditionType.CAPACITY_TIGHT, "True", Reason.BURST_EXCEEDS_CAPACITY, said)
-    draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
+    if outcome.tight:
+        draft.set(ConditionType.CAPACITY_TIGHT, "True", Reason.CAPACITY_TIGHT, outcome.tight)
+    said = " ".join(("All checks and the preflight passed.", *outcome.notes))
+    draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     return None
 
 

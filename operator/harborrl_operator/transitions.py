@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harborrl_operator.constants import ConditionType, Phase
-from harborrl_operator.models import JobStatus
+from harborrl_operator.models import Condition, JobStatus
 
 _GOOD_WHEN_TRUE = (ConditionType.ADMITTED, ConditionType.AGENT_SERVER_READY, ConditionType.TRAINER_READY)
 _BAD_WHEN_TRUE = (ConditionType.CAPACITY_TIGHT, ConditionType.STALLED)
@@ -37,9 +37,12 @@ def transitions(before: JobStatus, after: JobStatus) -> list[Transition]:
             continue
         if condition.type in _GOOD_WHEN_TRUE and condition.status == "True":
             out.append(Transition("Normal", f"{condition.type}", condition.message))
-        elif condition.type in _GOOD_WHEN_TRUE and condition.status == "False" and condition.reason not in _QUIET:
+        elif _is_bad(condition):
             out.append(Transition("Warning", condition.reason, f"{condition.type}: {condition.message}"))
-        elif condition.type in _BAD_WHEN_TRUE and condition.status == "True":
-            out.append(Transition("Warning", condition.reason, f"{condition.type}: {condition.message}"))
-    said: set[str] = set()
-    return [t for t in out if not (t.reason in said or said.add(t.reason))]  # type: ignore[func-returns-value]
+    return list({transition.reason: transition for transition in reversed(out)}.values())[::-1]
+
+
+def _is_bad(condition: Condition) -> bool:
+    if condition.type in _BAD_WHEN_TRUE:
+        return condition.status == "True"
+    return condition.type in _GOOD_WHEN_TRUE and condition.status == "False" and condition.reason not in _QUIET

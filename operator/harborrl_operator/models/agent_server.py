@@ -23,9 +23,9 @@ class SandboxImages(Model):
     """Where a task's image comes from when the task names none or names one by a key."""
 
     map: dict[str, str] = Field(default_factory=dict)
-    """Task name or image name -> image to use."""
+    """Task directory or the image that a task names -> image to use."""
     template: Annotated[str, Field(max_length=1024)] | None = None
-    """Image for tasks that name none; `{task}` stands for the task's name. Unset: the operator's default."""
+    """Image for tasks that name none; `{task}` stands for its directory, `{hash}` for its content. Unset: the operator's."""
     pull_secrets: Annotated[list[DnsLabel], Field(max_length=16)] = Field(default_factory=list)
     """Image pull secrets in the sandbox namespace."""
 

@@ -97,7 +97,7 @@ def _flags(job: ResolvedJob) -> list[str]:
         "--agent-kwargs": _compact(server.agent_kwargs),
         "--sandbox": job.sandbox["backend"],
         "--sandbox-namespace": job.sandbox["namespace"],
-        "--sandbox-image": job.sandbox["images"]["template"],
+        "--sandbox-image": job.settings.sandbox_image,
         "--sandbox-config": _compact(job.sandbox),
     }
     return [word for flag, value in values.items() for word in (flag, str(value))]

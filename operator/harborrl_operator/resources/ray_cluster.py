@@ -213,5 +213,5 @@ def _http_probe(port: int, path: str) -> dict[str, Any]:
 
 
 def _tcp_probe(port: int) -> dict[str, Any]:
-    """Patient: a pod killed by its own liveness probe costs the attempt, and a training step may starve Ray for minutes."""
+    """Patient: a pod that its probe kills costs the attempt, and a training step may starve Ray for minutes."""
     return {"tcpSocket": {"port": port}, "periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 20}
