@@ -28,6 +28,7 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str) -> Plan:
     """Record the attempt, take its cluster away, and either wait for the next one or fail the job."""
     number, most = draft.attempt, draft.job.spec.retries.max_attempts
     rollout = draft.value("rollout")
+    draft.open_attempt()
     draft.change_attempt(
         finished_at=draft.text_now,
         outcome="Failed",

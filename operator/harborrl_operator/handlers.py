@@ -17,6 +17,7 @@ _OURS = {LABEL_JOB: kopf.PRESENT}
 
 @kopf.on.startup()
 async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it would log every event of every object
     # Our events are written by hand: kopf would turn log lines into events.
     settings.posting.enabled = False
     settings.networking.request_timeout = 30
@@ -50,6 +51,3 @@ async def child_changed(name: str | None, labels: kopf.Labels, memo: kopf.Memo, 
     job, namespace = labels.get(LABEL_JOB), labels.get(LABEL_JOB_NAMESPACE)
     if job and namespace:
         memo.runtime.queue.add((namespace, job))
-
-
-logging.getLogger("kopf").setLevel(logging.INFO)

@@ -36,26 +36,33 @@ def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime
     draft = Draft(job, observed, now)
     if job.status.finished_at:
         return _after_the_end(draft)
-
     note_progress(draft)
-    ended = verdict_of_driver(draft)
+    ended = verdict_of_driver(draft) or _out_of_time(draft)
     if ended is not None:
         return ended
-    if has_elapsed(job.status.started_at, job.spec.active_deadline_seconds or float("inf"), now):
-        limit = job.spec.active_deadline_seconds
-        said = f"The job ran longer than activeDeadlineSeconds = {limit}. Raise it for a run of this size."
-        return draft.finish(Verdict(Reason.ACTIVE_DEADLINE_EXCEEDED, said), succeeded=False)
-
     if job.spec.suspend:
         return _suspended(draft)
     draft.set(ConditionType.SUSPENDED, "False", Reason.NOT_SUSPENDED)
+    return _attempt(draft, settings)
 
+
+def _attempt(draft: Draft, settings: Settings) -> Plan:
     if draft.cluster is not None:
         return _with_cluster(draft, settings)
-    admitted = _judge(job, observed, settings)
+    if draft.trainer.head_pod:
+        return follow(draft)  # the cluster is gone and its head was there: a loss, once the last pod has ended
+    admitted = _judge(draft.job, draft.observed, settings)
     if isinstance(admitted, Verdict):
         return _refused(draft, admitted)
     return _towards_a_cluster(draft, admitted)
+
+
+def _out_of_time(draft: Draft) -> Plan | None:
+    limit = draft.job.spec.active_deadline_seconds
+    if limit is None or not has_elapsed(draft.job.status.started_at, limit, draft.now):
+        return None
+    said = f"The job ran longer than activeDeadlineSeconds = {limit}. Raise it for a run of this size."
+    return draft.finish(Verdict(Reason.ACTIVE_DEADLINE_EXCEEDED, said), succeeded=False)
 
 
 def _judge(job: HarborRLJob, observed: Observed, settings: Settings) -> ResolvedJob | Verdict:

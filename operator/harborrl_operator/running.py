@@ -65,6 +65,7 @@ def _success(draft: Draft, progress: Progress) -> str:
 def follow(draft: Draft) -> Plan:
     """Queue, head, pods, driver: the first one that is not there is what the job waits for."""
     cluster, pods = draft.cluster, _pods(draft)
+    draft.open_attempt()
     draft.update_trainer(ray_cluster=draft.job.names.ray_cluster(draft.attempt))
     if cluster is not None and cluster["spec"].get("suspend"):
         return _queued(draft)
