@@ -1,0 +1,216 @@
+"""What must hold before anything is started: ordered small checks, each a verdict or nothing; the first one wins."""
+
+from collections.abc import Callable, Sequence
+
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import LABEL_SANDBOXES, Reason
+from harborrl_operator.observed import Object, Observed, labels
+from harborrl_operator.resolve import ResolvedJob
+
+Check = Callable[[ResolvedJob, Observed], Verdict | None]
+
+
+def budgets_fit_ceiling(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """I1: the client must not give up on a trial that the server still runs."""
+    server, ceiling = job.spec.agent_server, job.spec.rollout.agent_trial_timeout_seconds
+    if server.url:
+        return None
+    parts = (
+        server.environment_start_seconds,
+        server.agent_setup_seconds,
+        server.agent_timeout_seconds,
+        server.verifier_seconds,
+        server.cleanup_seconds,
+    )
+    if sum(parts) <= ceiling:
+        return None
+    return Verdict(
+        Reason.BUDGET_EXCEEDS_CEILING,
+        f"A trial may take {' + '.join(map(str, parts))} = {sum(parts)} s (environmentStart + agentSetup + agentTimeout +"
+        f" verifier + cleanup) but the trainer gives up after {ceiling} s. Set rollout.agentTrialTimeoutSeconds to at"
+        f" least {sum(parts)}.",
+    )
+
+
+def concurrency_covers_in_flight(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """I2, with raw flags and YAML taken into account."""
+    if job.spec.agent_server.url or job.max_concurrent >= job.in_flight:
+        return None
+    return Verdict(
+        Reason.CONCURRENCY_BELOW_IN_FLIGHT,
+        f"The trainer keeps {job.in_flight} trials in flight but agentServer.maxConcurrent is {job.max_concurrent}."
+        f" Set it to at least {job.in_flight}, or leave it out.",
+    )
+
+
+def sandbox_outlives_trial(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """I3: only explicit values can break it."""
+    server = job.spec.agent_server
+    life, idle = job.sandbox["timeoutSeconds"], job.sandbox["idleTimeoutSeconds"]
+    needed = server.agent_timeout_seconds + server.verifier_seconds
+    if life <= needed:
+        return Verdict(
+            Reason.SANDBOX_LIFE_TOO_SHORT,
+            f"agentServer.sandbox.timeoutSeconds is {life} but agent and verifier may take {needed} s."
+            f" Set it to at least {needed + 1}, or leave it out.",
+        )
+    if idle is not None and idle >= life:
+        return Verdict(
+            Reason.SANDBOX_LIFE_TOO_SHORT,
+            f"agentServer.sandbox.idleTimeoutSeconds is {idle} and never acts within a life of {life} s."
+            f" Set it to at most {life - 1}, or leave it out.",
+        )
+    return None
+
+
+def arguments_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
+    if not job.raw.reserved:
+        return None
+    return Verdict(
+        Reason.RESERVED_ARGUMENT,
+        f"{', '.join(job.raw.reserved)} is decided by the operator (storage, ports, hosts, shape). Remove it.",
+    )
+
+
+def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
+    trainer = job.spec.trainer
+    if trainer.engine == "miles" and job.gpus_per_node == 0:
+        return Verdict(
+            Reason.ENGINE_MISMATCH,
+            "Engine miles needs GPUs but trainer.gpusPerNode is 0. Set gpusPerNode, or engine: native for a CPU run.",
+        )
+    if not job.config["colocate"] and trainer.engine == "miles" and trainer.nodes < 2:  # noqa: PLR2004 - two sides
+        return Verdict(
+            Reason.ENGINE_MISMATCH,
+            "Rollout beside training (mode async or colocate false) needs a node of its own but trainer.nodes is 1."
+            " Set nodes to at least 2, or mode: sync.",
+        )
+    return None
+
+
+def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
+    prompts = job.raw.integer("rollout_batch_size") or job.config["rolloutBatchSize"]
+    samples = job.raw.integer("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
+    batch = job.raw.integer("global_batch_size") or job.config["globalBatchSize"]
+    # A preset may set any of the three that the user left out, and only the trainer knows it.
+    if job.spec.trainer.preset or prompts * samples % batch == 0:
+        return None
+    return Verdict(
+        Reason.BATCH_MISMATCH,
+        f"A rollout yields {prompts} x {samples} = {prompts * samples} samples, which is no multiple of"
+        f" globalBatchSize {batch}. Set trainer.config.globalBatchSize to {prompts * samples} or a divisor of it.",
+    )
+
+
+def start_is_whole(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """I11: without gang scheduling some pods hold their GPUs while others wait."""
+    spec = job.spec
+    if spec.trainer.nodes == 1 or spec.queue_name or spec.trainer.allow_partial_start:
+        return None
+    return Verdict(
+        Reason.PARTIAL_START_NOT_ALLOWED,
+        f"trainer.nodes is {spec.trainer.nodes} and nothing makes the pods start together. Set queueName, or"
+        " trainer.allowPartialStart: true if some may wait while others hold their resources.",
+    )
+
+
+def backend_is_supported(job: ResolvedJob, _: Observed) -> Verdict | None:
+    if job.sandbox["backend"] == "docker" and not job.spec.agent_server.url:
+        return Verdict(
+            Reason.SANDBOX_BACKEND_UNSUPPORTED,
+            "Sandbox backend docker needs a Docker engine, which the agent server's pod has not. Set agentServer.url to a"
+            " server of your own, or backend: kubernetes.",
+        )
+    return None
+
+
+def sandbox_namespace_is_open(job: ResolvedJob, observed: Observed) -> Verdict | None:
+    server, namespace = job.spec.agent_server, job.sandbox["namespace"]
+    if server.url or job.sandbox["backend"] != "kubernetes":
+        return None
+    if namespace == job.job.namespace and not server.sandbox.allow_same_namespace:
+        return Verdict(
+            Reason.SANDBOX_NAMESPACE_NOT_ALLOWED,
+            f"Sandboxes would run beside the job in namespace {namespace}. Name another namespace in"
+            " agentServer.sandbox.namespace, or set allowSameNamespace: true.",
+        )
+    found = observed.sandbox_namespace
+    if found is None:
+        return Verdict(
+            Reason.SANDBOX_NAMESPACE_NOT_ALLOWED,
+            f"Sandbox namespace {namespace} does not exist. Create it with the label {LABEL_SANDBOXES}=true.",
+        )
+    if labels(found).get(LABEL_SANDBOXES) != "true":
+        return Verdict(
+            Reason.SANDBOX_NAMESPACE_NOT_ALLOWED,
+            f"Namespace {namespace} is not open to sandboxes. An administrator can label it {LABEL_SANDBOXES}=true.",
+        )
+    return None
+
+
+def claims_exist(job: ResolvedJob, observed: Observed) -> Verdict | None:
+    missing: dict[str, list[str]] = {}
+    for role, volume in job.volumes.items():
+        if observed.claims.get(volume.pvc) is None:
+            missing.setdefault(volume.pvc, []).append(role)
+    if not missing:
+        return None
+    what = "; ".join(f"{claim} (for {', '.join(roles)})" for claim, roles in missing.items())
+    return Verdict(
+        Reason.CLAIM_NOT_FOUND,
+        f"No PersistentVolumeClaim in namespace {job.job.namespace}: {what}. Create it, or name another in spec.storage.",
+    )
+
+
+def claims_reach_all_pods(job: ResolvedJob, observed: Observed) -> Verdict | None:
+    """I11: pods that share a node-bound claim are kept on one node, which several GPU nodes cannot be."""
+    if job.spec.trainer.nodes == 1 or job.gpus_per_node == 0:
+        return None
+    bound = sorted(claim for claim, found in observed.claims.items() if found is not None and is_node_bound(found))
+    if not bound:
+        return None
+    return Verdict(
+        Reason.CLAIM_NOT_SHARED,
+        f"{job.spec.trainer.nodes} trainer nodes share claim {', '.join(bound)}, which one node alone can mount."
+        " Use claims with access mode ReadWriteMany.",
+    )
+
+
+def is_node_bound(claim: Object) -> bool:
+    return "ReadWriteMany" not in claim["spec"].get("accessModes", [])
+
+
+CHECKS: Sequence[Check] = (
+    arguments_are_free,
+    budgets_fit_ceiling,
+    concurrency_covers_in_flight,
+    sandbox_outlives_trial,
+    engine_fits_hardware,
+    batch_divides,
+    start_is_whole,
+    backend_is_supported,
+    sandbox_namespace_is_open,
+    claims_exist,
+    claims_reach_all_pods,
+)
+
+
+def first_objection(job: ResolvedJob, observed: Observed) -> Verdict | None:
+    return next((verdict for check in CHECKS if (verdict := check(job, observed))), None)
+
+
+def burst_notice(job: ResolvedJob) -> Verdict | None:
+    """I2's second half: bursts above the slots wait with no clock running; said, never refused."""
+    samples = job.raw.integer("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
+    prompts = job.raw.integer("rollout_batch_size") or job.config["rolloutBatchSize"]
+    over = job.raw.integer("over_sampling_batch_size")
+    if job.spec.trainer.mode == "async" or over is None:
+        return None
+    burst = (prompts - 1 + over) * samples
+    if burst <= job.max_concurrent:
+        return None
+    return Verdict(
+        Reason.BURST_EXCEEDS_CAPACITY,
+        f"A refill with over-sampling {over} sends up to {burst} trials at once and maxConcurrent is"
+        f" {job.max_concurrent}; what exceeds it waits. Set maxConcurrent to {burst} to avoid the wait.",
+    )

@@ -1,0 +1,165 @@
+"""The CustomResourceDefinition, generated from the models; `python -m harborrl_operator.crd` rewrites its copies."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harborrl_operator.constants import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from harborrl_operator.models import JobSpec, JobStatus
+from harborrl_operator.names import MAX_JOB_NAME
+from harborrl_operator.schema import structural_schema
+
+COPIES = ("crds/harborrljobs.yaml", "charts/harborrl/templates/crd.yaml")
+
+# Static messages over bounded integers: computed messages exceed the API server's cost budget (seen on 1.35).
+# An owned server's budgets are ours to judge here; those of `url` are read live by preflight.
+_SPEC_RULES = (
+    (
+        "has(self.agentServer.url) || self.agentServer.environmentStartSeconds + self.agentServer.agentSetupSeconds"
+        " + self.agentServer.agentTimeoutSeconds + self.agentServer.verifierSeconds + self.agentServer.cleanupSeconds"
+        " <= self.rollout.agentTrialTimeoutSeconds",
+        "spec.agentServer.environmentStartSeconds + agentSetupSeconds + agentTimeoutSeconds + verifierSeconds +"
+        " cleanupSeconds must be at most spec.rollout.agentTrialTimeoutSeconds, or the trainer gives up on trials that"
+        " the agent server still runs: raise agentTrialTimeoutSeconds or lower the budgets",
+    ),
+    (
+        "!has(self.agentServer.maxConcurrent) || has(self.agentServer.url) || self.trainer.mode == 'async'"
+        " || self.trainer.recipeArgs.contains('--rollout-batch-size')"
+        " || self.trainer.recipeArgs.contains('--n-samples-per-prompt')"
+        " || self.trainer.extraArgs.contains('--rollout-batch-size')"
+        " || self.trainer.extraArgs.contains('--n-samples-per-prompt')"
+        " || size(self.trainer.customConfigYaml) > 0"
+        " || self.agentServer.maxConcurrent >="
+        " (has(self.trainer.config.rolloutBatchSize) ? self.trainer.config.rolloutBatchSize : 64)"
+        " * (has(self.trainer.config.nSamplesPerPrompt) ? self.trainer.config.nSamplesPerPrompt : 8)",
+        "spec.agentServer.maxConcurrent must be at least spec.trainer.config.rolloutBatchSize x nSamplesPerPrompt"
+        " (defaults 64 x 8), or trials queue while their clock runs: raise maxConcurrent, or leave it out to get"
+        " exactly what the job needs",
+    ),
+    (
+        # A pattern, since the cost of url() and isIP() alone exceeds the budget (seen).
+        "!has(self.agentServer.url)"
+        " || (self.agentServer.url.matches('^https?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?(/.*)?$')"
+        " && !self.agentServer.url.matches('^https?://[0-9.]+(:|/|$)')"
+        " && !self.agentServer.url.contains('.pod.'))",
+        "spec.agentServer.url must be an http(s) URL with a stable name such as http://agents.team.svc:30000; an IP or"
+        " pod address changes when the server restarts",
+    ),
+    (
+        "has(self.data.jsonl) != has(self.data.tasks)",
+        "spec.data needs exactly one of jsonl and tasks",
+    ),
+    (
+        "!has(self.resumeFrom) || has(self.resumeFrom.job) != has(self.resumeFrom.path)",
+        "spec.resumeFrom needs exactly one of job and path",
+    ),
+)
+
+_NAME_RULE = (
+    f"size(self.metadata.name) <= {MAX_JOB_NAME} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    f"metadata.name must be at most {MAX_JOB_NAME} characters of a-z, 0-9 and '-', begin with a letter and end with a"
+    " letter or digit: Services and Ray clusters are named after it",
+)
+
+_COLUMNS = (
+    ("Phase", "string", ".status.phase", 0),
+    ("Step", "string", ".status.step", 0),
+    ("Reward", "number", ".status.rollout.rewardMean", 0),
+    ("Attempt", "integer", ".status.attempt", 0),
+    ("Reason", "string", ".status.reason", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Agents", "string", ".status.conditions[?(@.type=='AgentServerReady')].status", 1),
+    ("Trainer", "string", ".status.conditions[?(@.type=='TrainerReady')].status", 1),
+    ("Trials", "integer", ".status.agentServer.inFlight", 1),
+    ("Checkpoint", "integer", ".status.checkpoint.rolloutId", 1),
+    ("Queue", "string", ".spec.queueName", 1),
+    ("Message", "string", ".status.message", 1),
+)
+
+
+def custom_resource_definition() -> dict[str, Any]:
+    spec = structural_schema(JobSpec)
+    spec["x-kubernetes-validations"] = [_rule(*rule) for rule in _SPEC_RULES]
+    status = structural_schema(JobStatus)
+    conditions = status["properties"]["conditions"]
+    conditions["x-kubernetes-list-type"] = "map"
+    conditions["x-kubernetes-list-map-keys"] = ["type"]
+    attempts = status["properties"]["attempts"]
+    attempts["x-kubernetes-list-type"] = "map"
+    attempts["x-kubernetes-list-map-keys"] = ["number"]
+    root = {
+        "type": "object",
+        "description": "One agentic RL run: an agent server, a training cluster, and what became of them.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+        "x-kubernetes-validations": [_rule(*_NAME_RULE)],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{PLURAL}.{GROUP}",
+            # `helm uninstall` must not delete every job of the cluster together with their status.
+            "annotations": {"helm.sh/resource-policy": "keep"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["hrl"],
+                "categories": ["harborrl"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [_column(*column) for column in _COLUMNS],
+                    "schema": {"openAPIV3Schema": root},
+                }
+            ],
+        },
+    }
+
+
+def _rule(rule: str, message: str) -> dict[str, str]:
+    return {"rule": rule, "message": message}
+
+
+def _column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
+    return {"name": name, "type": kind, "jsonPath": path, "priority": priority}
+
+
+def render() -> str:
+    """YAML of the CRD; both copies hold exactly this text."""
+    header = f"# Generated from {API_VERSION} models by `python -m harborrl_operator.crd`; do not edit.\n"
+    plain = json.loads(
+        json.dumps(custom_resource_definition())
+    )  # breaks shared objects, which would become YAML anchors
+    return header + yaml.safe_dump(plain, sort_keys=False, width=120)
+
+
+def main(root: Path) -> None:
+    text = render()
+    for copy in COPIES:
+        target = root / copy
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))

@@ -1,0 +1,20 @@
+"""Errors named after the boundary that broke."""
+
+
+class ClusterError(Exception):
+    """The API server refused or did not answer; the next pass tries again."""
+
+    def __init__(self, action: str, status: int, message: str) -> None:
+        super().__init__(f"{action}: {message} (HTTP {status})" if status else f"{action}: {message}")
+        self.action = action
+        self.status = status
+        self.message = message
+
+    @property
+    def is_absent(self) -> bool:
+        return self.status == 404
+
+    @property
+    def is_conflict(self) -> bool:
+        """Also a uid that no longer matches: the object was replaced."""
+        return self.status == 409

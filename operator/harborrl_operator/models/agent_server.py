@@ -1,0 +1,105 @@
+"""`spec.agentServer`: the server that runs trials, its time budgets and its sandboxes."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harborrl_operator.models.base import FreeForm, Model, Path, Seconds, nested
+from harborrl_operator.models.trainer import Resources
+
+DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+
+
+class SecretRef(Model):
+    """A key of a Secret in the job's namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Secret name."""
+    key: Annotated[str, Field(min_length=1, max_length=253)] = "secret"
+    """Key in it."""
+
+
+class SandboxImages(Model):
+    """Where a task's image comes from when the task names none or names one by a key."""
+
+    map: dict[str, str] = Field(default_factory=dict)
+    """Task directory or the image that a task names -> image to use."""
+    template: Annotated[str, Field(max_length=1024)] | None = None
+    """Image for tasks that name none; `{task}` stands for its directory, `{hash}` for its content. Unset: the operator's."""
+    pull_secrets: Annotated[list[DnsLabel], Field(max_length=16)] = Field(default_factory=list)
+    """Image pull secrets in the sandbox namespace."""
+
+
+class SandboxSpec(Model):
+    """The pods in which agents act."""
+
+    backend: Literal["kubernetes", "local", "docker"] = "kubernetes"
+    """`kubernetes`: one pod a trial. `local`: namespaces in the agent server's pod, for tests. `docker` needs `url`."""
+    namespace: DnsLabel | None = None
+    """Namespace of the sandbox pods, labelled `harborrl.dev/sandboxes: "true"`. Unset: the operator's default."""
+    allow_same_namespace: bool = False
+    """Permit sandboxes beside the job. Off: an agent's pod should not live next to the job's secrets."""
+    images: SandboxImages = nested(SandboxImages)
+    """Where sandbox images come from."""
+    limits: Resources | None = None
+    """Most that a task may ask for."""
+    defaults: Resources | None = None
+    """What a task gets that asks for nothing."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Nodes for sandboxes."""
+    tolerations: Annotated[list[FreeForm], Field(max_length=32)] = Field(default_factory=list)
+    """Tolerations of sandbox pods."""
+    priority_class_name: str | None = None
+    """Priority class of sandbox pods."""
+    runtime_class_name: str | None = None
+    """Runtime class of sandbox pods, for example gvisor."""
+    timeout_seconds: Seconds | None = None
+    """Life of a sandbox. Unset: trial ceiling + 300 s; the documented 1800 s would end before any 5400 s agent."""
+    idle_timeout_seconds: Seconds | None = None
+    """Life without activity; must be below `timeoutSeconds`. Unset: none."""
+
+
+class AgentServerSpec(Model):
+    """The agent server: ours (a Deployment for this job) or yours (`url`)."""
+
+    max_concurrent: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Trials at once. Unset: exactly what the job keeps in flight. Below that, trials wait with their clock running."""
+    agent_timeout_seconds: Seconds = 5400
+    """The authoritative limit of one agent run, counted from when the slot is taken."""
+    environment_start_seconds: Seconds = 600
+    """Hard cap on starting the sandbox."""
+    agent_setup_seconds: Seconds = 360
+    """Hard cap on installing the agent in the sandbox."""
+    verifier_seconds: Seconds = 600
+    """Hard cap on the verifier."""
+    cleanup_seconds: Seconds = 60
+    """Hard cap on removing the sandbox."""
+    agent_name: Annotated[str, Field(min_length=1, max_length=256)] = "bash"
+    """`bash`, `terminus-2`, `mini-swe-agent` or an import path that the server allows."""
+    agent_kwargs: FreeForm = Field(default_factory=dict)
+    """Arguments of the agent, for example `maxTurns`."""
+    reward_key: Annotated[str, Field(max_length=128)] | None = None
+    """Which key of a multi-key reward counts. Unset: rewards must have one key."""
+    dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port of the server's dashboard. 0: off."""
+    admin_secret_ref: SecretRef | None = None
+    """Secret that `/flush` demands. Unset: no secret."""
+    image: Path | None = None
+    """Agent server image. Unset: the operator's default."""
+    resources: Resources | None = None
+    """Requests and limits of the server's container."""
+    sandbox: SandboxSpec = nested(SandboxSpec)
+    """Where and how trials run."""
+    url: Annotated[str, Field(max_length=512)] | None = None
+    """Your own agent server behind a stable name: nothing is started, and preflight judges its live values."""
+    pod_overrides: FreeForm = Field(default_factory=dict)
+    """Merged into the server's pod spec (objects merge, lists replace)."""
+
+
+class RolloutSpec(Model):
+    """The trainer's side of a trial."""
+
+    agent_trial_timeout_seconds: Seconds = 7200
+    """The client's ceiling on one trial. It must cover the five budgets of `agentServer`, or groups are lost."""
+    on_agent_timeout: Literal["grade", "zero", "abort"] = "grade"
+    """What an agent that ran out of time is worth: the verifier's reward, 0, or nothing (the sample is dropped)."""

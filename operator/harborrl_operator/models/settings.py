@@ -1,0 +1,29 @@
+"""What the chart decides for all jobs, handed to the operator by environment variables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Defaults for what a job leaves out."""
+
+    agent_server_image: str = "localhost/harborrl/agent-server:dev"
+    trainer_image: str = "localhost/harborrl/trainer:dev"
+    """Image of the native engine and of preflight for it."""
+    miles_image: str = "radixark/miles:dev-202604201238"
+    """Documented default image of Miles."""
+    sandbox_image: str = "localhost/harborrl/agent-server:dev"
+    """Image of tasks that name none when the job gives no template either."""
+    image_pull_policy: str = "IfNotPresent"
+    sandbox_namespace: str = "harborrl-sandboxes"
+    default_claim: str = "harborrl-data"
+    """Claim of every storage role that the job does not name; each role has its own directory in it."""
+    operator_namespace: str = "harborrl-system"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Reads `HARBORRL_<FIELD>`; an empty value counts as absent."""
+        values = {name: environment.get(f"HARBORRL_{name.upper()}", "") for name in cls.__dataclass_fields__}
+        return cls(**{name: value for name, value in values.items() if value})

@@ -1,0 +1,149 @@
+"""`spec` of a HarborRLJob."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harborrl_operator.models.agent_server import AgentServerSpec, DnsLabel, RolloutSpec
+from harborrl_operator.models.base import Model, Path, Seconds, nested
+from harborrl_operator.models.trainer import TrainerSpec
+
+ROLES = ("models", "tasks", "checkpoints", "traces", "trials")
+"""Volume roles; models and tasks are mounted read-only."""
+
+
+class ModelSpec(Model):
+    """The model that is trained."""
+
+    path: Path
+    """Directory of the Hugging Face model: absolute, or relative to the models volume."""
+    ref_load: Path | None = None
+    """Reference or initial weights in the engine's own format. Unset: converted from `path`."""
+    type: Annotated[str, Field(max_length=128)] | None = None
+    """Model type of the engine's scripts, for example `glm4.7-flash`."""
+
+
+class TaskSource(Model):
+    """Harbor task directories from which the prompts are built."""
+
+    root: Annotated[str, Field(max_length=1024)] = ""
+    """Directory of the task directories: absolute, or relative to the tasks volume. Default: the volume itself."""
+    glob: Annotated[str, Field(min_length=1, max_length=256)] = "*"
+    """Which directories below `root` are tasks."""
+    instruction_path: Annotated[str, Field(min_length=1, max_length=256)] = "instruction.md"
+    """The prompt's file in a task directory."""
+
+
+class DataSpec(Model):
+    """Prompts: exactly one of `jsonl` and `tasks`."""
+
+    jsonl: Path | None = None
+    """JSONL file: absolute, or relative to the tasks volume."""
+    tasks: TaskSource | None = None
+    """Build the prompts from Harbor task directories."""
+
+
+class EvalSpec(Model):
+    """Held-out evaluation; never trained on."""
+
+    jsonl: Path
+    """JSONL file: absolute, or relative to the tasks volume."""
+    interval: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    """Rollouts between evaluations."""
+    samples_per_prompt: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Trials of each prompt."""
+
+
+class Volume(Model):
+    """A PersistentVolumeClaim in the job's namespace, never owned by the job."""
+
+    pvc: DnsLabel
+    """Claim name."""
+    sub_path: Annotated[str, Field(max_length=1024)] = ""
+    """Directory inside the claim. Default: its root."""
+
+
+class StorageSpec(Model):
+    """Claims by role. A role that names none uses the operator's default claim, in a directory named after the role."""
+
+    models: Volume | None = None
+    """Models, read-only."""
+    tasks: Volume | None = None
+    """Task directories and JSONL files, read-only."""
+    checkpoints: Volume | None = None
+    """Checkpoints: what a resume needs."""
+    traces: Volume | None = None
+    """Rollout and train dumps, driver log, metrics."""
+    trials: Volume | None = None
+    """Trial records and Harbor's own trial directories."""
+
+
+class CheckpointSpec(Model):
+    """When checkpoints are pruned and awaited."""
+
+    keep: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Complete checkpoints to keep; an older one goes only after a newer one is verified."""
+    grace_seconds: Seconds = 120
+    """Time that a stopping trainer gets to save."""
+    suspend_wait_seconds: Seconds = 3600
+    """Longest wait for a checkpoint before a suspend releases the GPUs."""
+
+
+class ResumeFrom(Model):
+    """Continue another run: exactly one of `job` and `path`."""
+
+    job: DnsLabel | None = None
+    """Name of the other HarborRLJob in this namespace."""
+    path: Path | None = None
+    """Checkpoint directory: absolute, or relative to the checkpoints volume."""
+
+
+class ProgressSpec(Model):
+    """When a run counts as stalled."""
+
+    stall_factor: Annotated[int, Field(ge=2, le=100)] = 3
+    """Stalled after this many medians of the run's own rollout time, and never before the trial ceiling."""
+    on_stall: Literal["Report", "Restart"] = "Report"
+    """`Restart` ends the attempt as an infrastructure failure."""
+
+
+class RetrySpec(Model):
+    """How often a failed attempt is followed by another."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=99)] = 3
+    """Attempts in all. Configuration and storage failures are never retried."""
+
+
+class JobSpec(Model):
+    """What a researcher asks for."""
+
+    suspend: bool = False
+    """Release everything and keep the state; set back to false to go on from the newest checkpoint."""
+    queue_name: Annotated[str, Field(max_length=63)] | None = None
+    """Kueue LocalQueue. Unset: no queueing."""
+    model: ModelSpec
+    """The model that is trained."""
+    data: DataSpec
+    """Where prompts come from."""
+    eval: EvalSpec | None = None
+    """Held-out evaluation. Unset: none."""
+    trainer: TrainerSpec = nested(TrainerSpec)
+    """The training cluster."""
+    rollout: RolloutSpec = nested(RolloutSpec)
+    """The trainer's side of a trial."""
+    agent_server: AgentServerSpec = nested(AgentServerSpec)
+    """The server that runs trials."""
+    storage: StorageSpec = nested(StorageSpec)
+    """Claims by role."""
+    checkpoint: CheckpointSpec = nested(CheckpointSpec)
+    """Checkpoints."""
+    resume_from: ResumeFrom | None = None
+    """Continue another run; the only way to do so."""
+    progress: ProgressSpec = nested(ProgressSpec)
+    """Stall detection."""
+    retries: RetrySpec = nested(RetrySpec)
+    """Attempts."""
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    """Longest time from admission to the end, then the job fails. Unset: none."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
+    """Delete the finished job after this time; volumes stay. Unset: keep."""

@@ -1,0 +1,134 @@
+"""`status` of a HarborRLJob: what was seen, never what is planned."""
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from harborrl_operator.constants import ConditionType, Phase
+from harborrl_operator.models.base import Model
+
+
+class StatusModel(Model):
+    """Read back from the cluster, where an older or newer operator may have written it: unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Condition(StatusModel):
+    """One condition in Kubernetes' usual shape."""
+
+    type: ConditionType
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+    last_transition_time: str
+    observed_generation: int = 0
+
+
+class AttemptStatus(StatusModel):
+    """One RayCluster and how it ended."""
+
+    number: int
+    started_at: str
+    finished_at: str | None = None
+    outcome: Literal["Running", "Succeeded", "Failed"] = "Running"
+    failure_class: str | None = None
+    message: str = ""
+    node: str | None = None
+    lost_rollouts: int = 0
+
+
+class RolloutStatus(StatusModel):
+    """From dumps and trial logs (docs/contracts.md, progress)."""
+
+    collected: int = 0
+    trained: int = 0
+    total: int = 0
+    last_dump_time: str | None = None
+    median_seconds: float | None = None
+    reward_mean: float | None = None
+    dropped_groups: int = 0
+    lost_rollouts: int = 0
+    trials: int = 0
+    aborted: int = 0
+
+
+class EvalStatus(StatusModel):
+    """Newest evaluation beside the first."""
+
+    rollout: int | None = None
+    mean: float | None = None
+    baseline: float | None = None
+
+
+class CheckpointStatus(StatusModel):
+    """Newest complete checkpoint; the path is relative to the checkpoints volume."""
+
+    rollout_id: int | None = None
+    path: str | None = None
+
+
+class AgentServerStatus(StatusModel):
+    """The server as the trainer sees it."""
+
+    url: str | None = None
+    capacity: int | None = None
+    in_flight: int | None = None
+
+
+class TrainerStatus(StatusModel):
+    """The current attempt's cluster."""
+
+    ray_cluster: str | None = None
+    head_pod: str | None = None
+    """Set once the head pod was seen; its absence afterwards is a loss."""
+    released_incarnation: int = 0
+    """Incarnations up to this one ended because we took their cluster away; their verdict counts for nothing."""
+    submission_id: str | None = None
+    driver_state: str | None = None
+
+
+class PreflightStatus(StatusModel):
+    """Repeated preflights of one configuration."""
+
+    config_hash: str = ""
+    runs: int = 0
+    judged_pod: str | None = None
+    """uid of the pod whose verdict is already counted."""
+
+
+class Adjustment(StatusModel):
+    """A value that resolve() chose, and why."""
+
+    field: str
+    value: str
+    reason: str
+
+
+class JobStatus(StatusModel):
+    """Status of a HarborRLJob."""
+
+    observed_generation: int = 0
+    phase: Phase = Phase.PENDING
+    reason: str = ""
+    message: str = ""
+    step: str = ""
+    """Trained of all rollouts, for example `2/3`."""
+    conditions: list[Condition] = Field(default_factory=list)
+    attempt: int = 1
+    incarnation: int | None = None
+    attempts: list[AttemptStatus] = Field(default_factory=list)
+    started_at: str | None = None
+    starting_since: str | None = None
+    """Begin of the start deadline; unset while queued, suspended or running."""
+    retry_at: str | None = None
+    finished_at: str | None = None
+    run_path: str | None = None
+    """Directory of the run below each storage volume."""
+    rollout: RolloutStatus | None = None
+    eval: EvalStatus | None = None
+    checkpoint: CheckpointStatus | None = None
+    agent_server: AgentServerStatus | None = None
+    trainer: TrainerStatus | None = None
+    preflight: PreflightStatus | None = None
+    adjustments: list[Adjustment] = Field(default_factory=list)

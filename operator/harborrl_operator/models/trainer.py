@@ -1,0 +1,113 @@
+"""`spec.trainer`: engine, image, shape and hyper-parameters of the training cluster."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harborrl_operator.models.base import Count, FreeForm, Model, Path, Seconds, nested
+from harborrl_operator.models.framework import FrameworkConfig
+
+Port = Annotated[int, Field(ge=1024, le=65535)]
+RawText = Annotated[str, Field(max_length=65_536)]
+
+
+class Lora(Model):
+    """Low-rank adapters instead of full fine-tuning."""
+
+    rank: Annotated[int, Field(ge=1, le=4096)]
+    """Rank of the adapters."""
+    alpha: Annotated[float, Field(ge=0)]
+    """Scale of the adapters; the update is multiplied by alpha / rank."""
+    target_modules: Annotated[list[str], Field(min_length=1, max_length=64)]
+    """Names of the modules that get an adapter."""
+
+
+class Parallelism(Model):
+    """Ways to split the model; unset ones are 1."""
+
+    tp: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Tensor parallel size."""
+    pp: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Pipeline parallel size."""
+    cp: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Context parallel size."""
+    ep: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Expert parallel size."""
+    etp: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Expert tensor parallel size."""
+
+
+class Ports(Model):
+    """Ports of the trainer Service, reached by the agents."""
+
+    session: Port = 30000
+    """First session server."""
+    session_count: Annotated[int, Field(ge=1, le=64)] = 1
+    """Number of session servers, on consecutive ports."""
+    router: Port = 31000
+    """Inference router."""
+
+
+class EnvVar(Model):
+    """An environment variable; secrets only by reference."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
+    """Variable name; `HARBORRL_*`, `POD_NAME` and `POD_NAMESPACE` are ours and refused."""
+    value: Annotated[str, Field(max_length=32_768)] | None = None
+    """Literal value. Anyone who can read pods reads it: no secrets here."""
+    value_from: FreeForm | None = None
+    """`secretKeyRef`, `configMapKeyRef` or `fieldRef`, as in a pod."""
+
+
+class Resources(Model):
+    """Requests and limits of a container, as in a pod."""
+
+    requests: Annotated[dict[str, int | str], Field(max_length=32)] = Field(default_factory=dict)
+    """What the scheduler reserves."""
+    limits: Annotated[dict[str, int | str], Field(max_length=32)] = Field(default_factory=dict)
+    """What the container may use at most."""
+
+
+class TrainerSpec(Model):
+    """The training cluster: `nodes` pods in one RayCluster an attempt."""
+
+    engine: Literal["miles", "native"] = "miles"
+    """`miles` runs Miles in its own image; `native` is our GRPO loop. Default miles: the production engine."""
+    preset: Annotated[str, Field(max_length=128)] | None = None
+    """Named set of hyper-parameters; ranks below everything that is set explicitly."""
+    mode: Literal["sync", "async"] = "sync"
+    """`async` rolls out while training, on separate nodes. Default sync: on-policy and on one node."""
+    lora: Lora | None = None
+    """Train adapters only. Unset: full fine-tuning."""
+    parallelism: Parallelism | None = None
+    """How the model is split over GPUs. Unset: the preset's or the engine's choice."""
+    image: Path | None = None
+    """Trainer image. Unset: the operator's default for the engine."""
+    nodes: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Trainer pods; the first is the Ray head. Above 1 needs `queueName` or `allowPartialStart`."""
+    gpus_per_node: Annotated[int, Field(ge=0, le=64)] | None = None
+    """GPUs a pod. Unset: 8 for miles, 0 (CPU) for native."""
+    gpu_product: Annotated[str, Field(max_length=63)] | None = None
+    """Value of the node label `nvidia.com/gpu.product`. Unset: any GPU node."""
+    config: FrameworkConfig = nested(FrameworkConfig)
+    """Hyper-parameters under HarborFrameworkConfig's names."""
+    max_seq_len: Count = 65536
+    """Longest whole trajectory in tokens; a longer one ends as SequenceLengthLimitExceeded."""
+    recipe_args: RawText = ""
+    """Engine flags, one or more a line, `#` begins a comment; ranks above `config`."""
+    extra_args: RawText = ""
+    """More engine flags; ranks above `recipeArgs`."""
+    custom_config_yaml: RawText = ""
+    """YAML mapping of engine arguments; ranks highest."""
+    ports: Ports = nested(Ports)
+    """Ports that agents reach."""
+    env: Annotated[list[EnvVar], Field(max_length=128)] = Field(default_factory=list)
+    """Environment of the Ray containers."""
+    start_deadline_seconds: Seconds = 1800
+    """Longest time from the first start of an attempt to a running trainer, queueing excluded; then the job fails."""
+    resources: Resources | None = None
+    """Requests and limits of each trainer pod, GPUs excepted. Unset: none, so give memory on shared nodes."""
+    allow_partial_start: bool = False
+    """Let `nodes > 1` start without gang scheduling: some pods may hold their GPUs while others wait."""
+    pod_overrides: FreeForm = Field(default_factory=dict)
+    """Merged into every trainer pod's spec (objects merge, lists replace)."""

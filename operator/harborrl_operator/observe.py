@@ -1,0 +1,81 @@
+"""Reads everything a decision may look at, live, into one frozen value."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from harborrl_operator.clock import seconds_since
+from harborrl_operator.cluster import Cluster
+from harborrl_operator.constants import LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.models import HarborRLJob, Settings
+from harborrl_operator.models.spec import ROLES
+from harborrl_operator.observed import Object, Observed, labels, name_of, pod_phase
+from harborrl_operator.problems import STUCK_SECONDS
+
+
+async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
+    """One round of reads, by label where there are many and by name where there is one."""
+    namespace, names = job.namespace, job.names
+    selector = f"{LABEL_JOB_UID}={job.uid}"
+    sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
+    pods, rays, deployment, progress, sandboxes, claims = await asyncio.gather(
+        cluster.find("Pod", namespace, selector),
+        cluster.find("RayCluster", namespace, selector),
+        cluster.get("Deployment", namespace, names.agent),
+        cluster.get("ConfigMap", namespace, names.progress),
+        cluster.get("Namespace", None, sandbox_namespace),
+        _claims(cluster, job, settings),
+    )
+    preflights = _of_role(pods, Role.PREFLIGHT)
+    return Observed(
+        deployment=_ours(deployment, job),
+        agent_pods=_of_role(pods, Role.AGENT_SERVER),
+        preflight_pod=preflights[0] if preflights else None,
+        ray_clusters={name_of(ray): ray for ray in rays},
+        trainer_pods=_of_role(pods, Role.TRAINER),
+        progress=_document(_ours(progress, job)),
+        progress_exists=_ours(progress, job) is not None,
+        claims=claims,
+        sandbox_namespace=sandboxes,
+        warnings=await _warnings(cluster, namespace, pods, now),
+    )
+
+
+def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
+    return tuple(pod for pod in pods if labels(pod).get(LABEL_ROLE) == role)
+
+
+def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:
+    """An object of the same name that belongs to a deleted job of that name is not ours."""
+    return thing if thing is not None and labels(thing).get(LABEL_JOB_UID) == job.uid else None
+
+
+def _document(progress: Object | None) -> dict[str, Any] | None:
+    text = (progress or {}).get("data", {}).get("progress") if progress else None
+    return dict(json.loads(text)) if text else None
+
+
+async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Object | None]:
+    named = (getattr(job.spec.storage, role) for role in ROLES)
+    wanted = sorted({volume.pvc if volume else settings.default_claim for volume in named})
+    found = await asyncio.gather(*(cluster.get("PersistentVolumeClaim", job.namespace, claim) for claim in wanted))
+    return dict(zip(wanted, found, strict=True))
+
+
+async def _warnings(cluster: Cluster, namespace: str, pods: Iterable[Object], now: datetime) -> dict[str, str]:
+    """The newest warning of each pod that has hung for a while (a volume that does not mount, say)."""
+    stuck = [
+        pod
+        for pod in pods
+        if pod_phase(pod) == "Pending" and seconds_since(pod["metadata"]["creationTimestamp"], now) > STUCK_SECONDS
+    ]
+    out: dict[str, str] = {}
+    for pod in stuck:
+        fields = f"involvedObject.uid={pod['metadata']['uid']},type=Warning"
+        events = await cluster.find("Event", namespace, fields=fields)
+        if events:
+            newest = max(events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+            out[name_of(pod)] = str(newest.get("message", ""))
+    return out

@@ -1,0 +1,82 @@
+"""One frozen value that holds everything a decision may look at; gathered by `observe`, read by `plan`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harborrl_operator.constants import LABEL_ATTEMPT
+
+Object = Mapping[str, Any]
+"""A Kubernetes object as JSON."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The job's children and what it depends on, read live in one pass."""
+
+    deployment: Object | None = None
+    agent_pods: tuple[Object, ...] = ()
+    preflight_pod: Object | None = None
+    ray_clusters: Mapping[str, Object] = field(default_factory=dict)
+    """By name."""
+    trainer_pods: tuple[Object, ...] = ()
+    """Of every attempt, terminating ones included."""
+    progress: Mapping[str, Any] | None = None
+    """The supervisor's progress document (docs/contracts.md), None while there is none."""
+    progress_exists: bool = False
+    claims: Mapping[str, Object | None] = field(default_factory=dict)
+    """PersistentVolumeClaims that the job uses, by name; None when missing."""
+    sandbox_namespace: Object | None = None
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """Newest Warning event of a pod that has not started, by pod name."""
+
+    def pods_of_attempt(self, attempt: int) -> tuple[Object, ...]:
+        return tuple(pod for pod in self.trainer_pods if attempt_of(pod) == attempt)
+
+    def pods_of_other_attempts(self, attempt: int) -> tuple[Object, ...]:
+        return tuple(pod for pod in self.trainer_pods if attempt_of(pod) != attempt)
+
+
+def attempt_of(pod: Object) -> int:
+    return int(labels(pod).get(LABEL_ATTEMPT, "0"))
+
+
+def labels(thing: Object) -> Mapping[str, str]:
+    return thing["metadata"].get("labels") or {}
+
+
+def annotations(thing: Object) -> Mapping[str, str]:
+    return thing["metadata"].get("annotations") or {}
+
+
+def name_of(thing: Object) -> str:
+    return str(thing["metadata"]["name"])
+
+
+def is_terminating(thing: Object) -> bool:
+    return "deletionTimestamp" in thing["metadata"]
+
+
+def pod_phase(pod: Object) -> str:
+    return str(pod.get("status", {}).get("phase", "Pending"))
+
+
+def condition_of(thing: Object, kind: str) -> Mapping[str, Any] | None:
+    """The condition `kind` in the object's own status."""
+    listed = thing.get("status", {}).get("conditions") or []
+    return next((condition for condition in listed if condition["type"] == kind), None)
+
+
+def container_statuses(pod: Object) -> list[Mapping[str, Any]]:
+    """Init containers first, as they start first."""
+    status = pod.get("status", {})
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
+def head_pod(pods: tuple[Object, ...]) -> Object | None:
+    """The live Ray head among `pods`, None when it is gone, going or over."""
+    for pod in pods:
+        over = is_terminating(pod) or pod_phase(pod) in ("Failed", "Succeeded")
+        if labels(pod).get("ray.io/node-type") == "head" and not over:
+            return pod
+    return None

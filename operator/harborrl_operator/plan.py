@@ -1,0 +1,186 @@
+"""The decision: (job, what was observed, now) -> what to apply, what to delete, the status, when to look again.
+
+Pure and level-triggered: each pass reads the world anew and walks the life of a job from its end to its beginning,
+until one paragraph has something to say.
+"""
+
+from datetime import datetime
+
+from harborrl_operator.arguments import InvalidArgumentsError
+from harborrl_operator.attempts import back_off, is_backing_off
+from harborrl_operator.checks import burst_notice, first_objection
+from harborrl_operator.clock import from_text
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import ConditionType, Phase, Reason
+from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.models import HarborRLJob, Settings
+from harborrl_operator.observed import Observed
+from harborrl_operator.progress import has_elapsed
+from harborrl_operator.resolve import ResolvedJob, resolve
+from harborrl_operator.resources import config_maps, rbac, services
+from harborrl_operator.resources.agent_server import deployment
+from harborrl_operator.running import follow, note_progress, verdict_of_driver
+from harborrl_operator.starting import (
+    LOOK_AGAIN_SECONDS,
+    agent_server_obstacle,
+    create_cluster,
+    made_from,
+    old_pods_obstacle,
+    overdue,
+    preflight_obstacle,
+)
+
+
+def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime) -> Plan:
+    """One pass over one job."""
+    draft = Draft(job, observed, now)
+    if job.status.finished_at:
+        return _after_the_end(draft)
+    note_progress(draft)
+    ended = verdict_of_driver(draft) or _out_of_time(draft)
+    if ended is not None:
+        return ended
+    if job.spec.suspend:
+        return _suspended(draft)
+    draft.set(ConditionType.SUSPENDED, "False", Reason.NOT_SUSPENDED)
+    return _attempt(draft, settings)
+
+
+def _attempt(draft: Draft, settings: Settings) -> Plan:
+    if draft.cluster is not None:
+        return _with_cluster(draft, settings)
+    if draft.trainer.head_pod:
+        return follow(draft)  # the cluster is gone and its head was there: a loss, once the last pod has ended
+    admitted = _judge(draft.job, draft.observed, settings)
+    if isinstance(admitted, Verdict):
+        return _refused(draft, admitted)
+    return _towards_a_cluster(draft, admitted)
+
+
+def _out_of_time(draft: Draft) -> Plan | None:
+    limit = draft.job.spec.active_deadline_seconds
+    if limit is None or not has_elapsed(draft.job.status.started_at, limit, draft.now):
+        return None
+    said = f"The job ran longer than activeDeadlineSeconds = {limit}. Raise it for a run of this size."
+    return draft.finish(Verdict(Reason.ACTIVE_DEADLINE_EXCEEDED, said), succeeded=False)
+
+
+def _judge(job: HarborRLJob, observed: Observed, settings: Settings) -> ResolvedJob | Verdict:
+    try:
+        resolved = resolve(job, settings)
+        return first_objection(resolved, observed) or resolved
+    except InvalidArgumentsError as error:
+        return Verdict(Reason.INVALID_ARGUMENTS, f"{error}. Correct it and apply again.")
+
+
+def _after_the_end(draft: Draft) -> Plan:
+    """Keep releasing what is left; the verdict never changes again. After its time to live the job goes too."""
+    draft.release()
+    status, ttl = draft.job.status, draft.job.spec.ttl_seconds_after_finished
+    left = None
+    if ttl is not None and status.finished_at is not None:
+        left = ttl - (draft.now - from_text(status.finished_at)).total_seconds()
+        if left <= 0:
+            draft.delete_job()
+    return draft.keep(requeue_after=left and max(left, 1.0))
+
+
+def _suspended(draft: Draft) -> Plan:
+    """Nothing is held; the volumes and the status say where a resume goes on."""
+    draft.release()
+    draft.fields.update(starting_since=None, retry_at=None)
+    draft.update_trainer(head_pod=None, released_incarnation=draft.value("incarnation") or 0)
+    held = len(draft.observed.trainer_pods)
+    if held:
+        verdict = Verdict(Reason.SUSPENDING, f"{held} trainer pods save and end.")
+    else:
+        verdict = Verdict(Reason.SUSPENDED, "Nothing is held. Set spec.suspend to false to go on from the checkpoint.")
+    draft.set(ConditionType.SUSPENDED, "False" if held else "True", verdict.reason, verdict.message)
+    for kind in (ConditionType.AGENT_SERVER_READY, ConditionType.TRAINER_READY):
+        draft.set(kind, "False", Reason.RELEASED, "Suspended.")
+    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Suspended.")
+    draft.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
+    return draft.end(Phase.SUSPENDED, verdict, requeue_after=5.0 if held else None)
+
+
+def _refused(draft: Draft, objection: Verdict) -> Plan:
+    """A refused job holds nothing, and is judged again as soon as its spec or what it refers to changes."""
+    draft.release()
+    draft.fields.update(starting_since=None)
+    draft.set(ConditionType.ADMITTED, "False", objection.reason, objection.message)
+    for kind in (ConditionType.AGENT_SERVER_READY, ConditionType.TRAINER_READY):
+        draft.set(kind, "False", Reason.NOT_STARTED, "The job is not admitted.")
+    return draft.end(Phase.REFUSED, objection, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def _with_cluster(draft: Draft, settings: Settings) -> Plan:
+    """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt."""
+    draft.delete_stale_clusters()
+    judged = _judge(draft.job, draft.observed, settings)
+    if isinstance(judged, Verdict):
+        said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
+        draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+        return follow(draft)
+    if made_from(draft.cluster) != judged.config_hash:
+        said = "The spec was edited after this attempt began; the edit takes effect with the next attempt or resume."
+        draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+        return follow(draft)
+    draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
+    _support(draft, judged)
+    if not draft.observed.progress_exists:
+        draft.apply(config_maps.progress(judged))
+    agent_server_obstacle(draft, judged)
+    return follow(draft)
+
+
+def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
+    """Admitted by the checks: agent server, preflight, then the cluster; each waits for the one before."""
+    draft.fields["adjustments"] = list(job.adjustments)
+    _note_capacity(draft, job)
+    draft.delete_stale_clusters()
+    if is_backing_off(draft):
+        return back_off(draft)
+    _open(draft)
+    _support(draft, job)
+    draft.apply(config_maps.job_config(job, draft.attempt))
+    for phase, obstacle_of in _STEPS:
+        obstacle = obstacle_of(draft, job)
+        if obstacle is None:
+            continue
+        late = overdue(draft, obstacle)
+        if late is not None:
+            return draft.finish(late, succeeded=False)
+        if phase is not Phase.STARTING_TRAINER:
+            draft.set(ConditionType.TRAINER_READY, "False", Reason.NOT_STARTED, "Waits for agent server and preflight.")
+        return draft.end(draft.phase or phase, obstacle, requeue_after=draft.look_again or LOOK_AGAIN_SECONDS)
+    return create_cluster(draft, job)
+
+
+_STEPS = (
+    (Phase.STARTING_AGENT_SERVER, agent_server_obstacle),
+    (Phase.PREFLIGHT, preflight_obstacle),
+    (Phase.STARTING_TRAINER, old_pods_obstacle),
+)
+
+
+def _open(draft: Draft) -> None:
+    draft.fields["retry_at"] = None
+    if draft.value("started_at") is None:
+        draft.fields["started_at"] = draft.text_now
+    draft.open_attempt()
+    draft.start_clock()
+
+
+def _support(draft: Draft, job: ResolvedJob) -> None:
+    """Rights, names and the agent server: applied in every pass, so that what somebody breaks is repaired."""
+    draft.apply(*rbac.accounts_and_bindings(job), services.trainer(job, draft.attempt))
+    if job.spec.agent_server.url is None:
+        draft.apply(*services.agent_server(job), deployment(job, draft.observed.claims))
+
+
+def _note_capacity(draft: Draft, job: ResolvedJob) -> None:
+    notice = burst_notice(job)
+    if notice:
+        draft.set(ConditionType.CAPACITY_TIGHT, "True", notice.reason, notice.message)
+    else:
+        draft.set(ConditionType.CAPACITY_TIGHT, "False", Reason.CAPACITY_SUFFICIENT)

@@ -1,0 +1,71 @@
+"""What a preflight pod found: its termination message is tests/contract/preflight.json."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import Reason
+from harborrl_operator.observed import Object, container_statuses, pod_phase
+from harborrl_operator.problems import last_words
+
+
+@dataclass(frozen=True)
+class PreflightOutcome:
+    """The result of one ended preflight pod."""
+
+    refusal: Verdict | None
+    """None: the job may start."""
+    finished_at: str
+    tight: str = ""
+    """What the preflight says about slots that bursts will wait for."""
+    notes: tuple[str, ...] = ()
+    """Its other warnings."""
+
+
+def read_outcome(pod: Object) -> PreflightOutcome | None:
+    """None while the pod runs."""
+    if pod_phase(pod) not in ("Succeeded", "Failed"):
+        return None
+    ended = _terminated(pod)
+    finished_at = str(ended.get("finishedAt") or pod["metadata"]["creationTimestamp"])
+    result = _parse(str(ended.get("message", "")))
+    if result is None or ended.get("exitCode") not in (0, 1):
+        said = last_words(pod) or "it ended without a result"
+        return PreflightOutcome(Verdict(Reason.PREFLIGHT_CRASHED, f"Preflight ended unexpectedly: {said}"), finished_at)
+    findings = result.get("findings", [])
+    warned = [finding for finding in findings if finding.get("severity") == "warn"]
+    tight = " ".join(str(finding["message"]) for finding in warned if finding.get("reason") == Reason.CAPACITY_TIGHT)
+    notes = tuple(str(finding["message"]) for finding in warned if finding.get("reason") != Reason.CAPACITY_TIGHT)
+    refusals = [finding for finding in findings if finding.get("severity") == "refuse"]
+    if result.get("ok") and not refusals:
+        return PreflightOutcome(None, finished_at, tight, notes)
+    return PreflightOutcome(_refusal(refusals), finished_at, tight, notes)
+
+
+def _refusal(findings: list[Mapping[str, Any]]) -> Verdict:
+    if not findings:
+        return Verdict(Reason.PREFLIGHT_REFUSED, "Preflight refused the job without saying why.")
+    first, more = findings[0], len(findings) - 1
+    known = first.get("reason") in set(Reason)
+    reason = Reason(first["reason"]) if known else Reason.PREFLIGHT_REFUSED
+    rest = f" And {more} more: {', '.join(str(finding.get('reason')) for finding in findings[1:])}." if more else ""
+    said = str(first.get("message", ""))
+    return Verdict(reason, (said if known else f"{first.get('reason')}: {said}") + rest)
+
+
+def _terminated(pod: Object) -> Mapping[str, Any]:
+    for status in container_statuses(pod):
+        ended = (status.get("state") or {}).get("terminated")
+        if ended and status["name"] == "preflight":
+            return dict(ended)
+    return {}
+
+
+def _parse(message: str) -> Mapping[str, Any] | None:
+    try:
+        result = json.loads(message)
+    except ValueError:
+        return None  # a crash's log tail, which the caller shows
+    return result if isinstance(result, Mapping) else None

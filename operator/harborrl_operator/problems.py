@@ -1,0 +1,121 @@
+"""Why a child does not start: what kubelet, scheduler and controllers report, as one verdict that says what to do."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from harborrl_operator.clock import seconds_since
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import Reason
+from harborrl_operator.observed import (
+    Object,
+    condition_of,
+    container_statuses,
+    is_terminating,
+    name_of,
+    pod_phase,
+)
+
+_PULL = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+_CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+
+STUCK_SECONDS = 60
+"""A pod that is scheduled but has not started its containers after this long is reported with its newest warning."""
+
+
+def pod_problem(pod: Object, now: datetime, warning: str = "") -> Verdict | None:
+    """The first thing that keeps this pod from running, None while it merely takes its time."""
+    if is_terminating(pod):
+        return None
+    name = name_of(pod)
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled and scheduled["status"] == "False" and scheduled.get("reason") == "Unschedulable":
+        return Verdict(
+            Reason.UNSCHEDULABLE,
+            f"Pod {name} fits no node: {scheduled.get('message', '')} Lower its requests, correct its selectors or claims,"
+            " or add nodes.",
+        )
+    for status in container_statuses(pod):
+        verdict = _container_problem(name, status)
+        if verdict:
+            return verdict
+    if pod_phase(pod) == "Failed":
+        return Verdict(Reason.POD_FAILED, f"Pod {name} failed: {last_words(pod) or 'no message'}")
+    waiting = pod_phase(pod) == "Pending" and seconds_since(pod["metadata"]["creationTimestamp"], now) > STUCK_SECONDS
+    if waiting and warning:
+        return Verdict(Reason.POD_STUCK, f"Pod {name} has not started: {warning}")
+    return None
+
+
+def first_pod_problem(pods: Iterable[Object], now: datetime, warnings: Mapping[str, str]) -> Verdict | None:
+    for pod in pods:
+        verdict = pod_problem(pod, now, warnings.get(name_of(pod), ""))
+        if verdict:
+            return verdict
+    return None
+
+
+def _container_problem(pod: str, status: Mapping[str, Any]) -> Verdict | None:
+    waiting = (status.get("state") or {}).get("waiting") or {}
+    reason, said = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in _PULL:
+        return Verdict(
+            Reason.IMAGE_PULL_FAILED,
+            f"Pod {pod} cannot get image {status['image']} ({reason}): {said or 'no further message'}. Correct the image's"
+            " name or the pull secret.",
+        )
+    if reason in _CONFIG:
+        return Verdict(
+            Reason.CONTAINER_CONFIG_ERROR,
+            f"Pod {pod} cannot start container {status['name']} ({reason}): {said}. Create what is missing or correct the"
+            " reference.",
+        )
+    if reason == "CrashLoopBackOff":
+        ended = (status.get("lastState") or {}).get("terminated") or {}
+        return Verdict(
+            Reason.CRASH_LOOP,
+            f"Container {status['name']} of pod {pod} keeps ending with exit code {ended.get('exitCode', '?')}:"
+            f" {last_line(ended.get('message', '')) or ended.get('reason', 'no message')}",
+        )
+    return None
+
+
+def deployment_problem(deployment: Object) -> Verdict | None:
+    """Pods that the API server refuses to the Deployment (quota, pod security, webhooks)."""
+    return _refused("Deployment", deployment, "ReplicaFailure")
+
+
+def ray_cluster_problem(cluster: Object) -> Verdict | None:
+    """Pods that the API server refuses to KubeRay, and a cluster that KubeRay itself refuses."""
+    verdict = _refused("RayCluster", cluster, "ReplicaFailure")
+    if verdict:
+        return verdict
+    status = cluster.get("status", {})
+    if status.get("reason") and status.get("state") == "failed":
+        return Verdict(Reason.PODS_REFUSED, f"RayCluster {name_of(cluster)}: {status['reason']}")
+    return None
+
+
+def _refused(kind: str, thing: Object, condition: str) -> Verdict | None:
+    failure = condition_of(thing, condition)
+    if not failure or failure["status"] != "True":
+        return None
+    return Verdict(
+        Reason.PODS_REFUSED,
+        f"{kind} {name_of(thing)} may not create its pods: {failure.get('message', failure.get('reason', ''))} Raise the"
+        " quota or lower the requests.",
+    )
+
+
+def last_words(pod: Object) -> str:
+    """The last line that a container of an ended pod left behind, else the pod's own message."""
+    for status in reversed(container_statuses(pod)):
+        ended = (status.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode", 0) != 0:
+            return last_line(ended.get("message", "")) or f"exit code {ended['exitCode']} ({ended.get('reason', '')})"
+    return str(pod.get("status", {}).get("message", ""))
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else ""

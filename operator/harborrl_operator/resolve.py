@@ -1,0 +1,261 @@
+"""A job as written -> the job as it will run: one JSON document for all parts, and what was adjusted and why."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from harborrl_operator.arguments import RawArguments, read_raw_arguments
+from harborrl_operator.constants import AGENT_PORT
+from harborrl_operator.models import HarborRLJob, Settings
+from harborrl_operator.models.spec import ROLES, JobSpec, Volume
+from harborrl_operator.models.status import Adjustment
+
+MOUNTS = {role: f"/mnt/{role}" for role in ROLES}
+"""Where each role's volume is mounted in every pod."""
+
+SANDBOX_MARGIN_SECONDS = 300
+"""Beyond the trial ceiling, so that a sandbox never ends before its trial."""
+
+
+@dataclass(frozen=True)
+class ResolvedJob:
+    """Literal values after defaults and adjustments."""
+
+    job: HarborRLJob
+    settings: Settings
+    raw: RawArguments
+    config: Mapping[str, Any]
+    """HarborFrameworkConfig fields in camelCase."""
+    in_flight: int
+    """Trajectories that the engine keeps in flight in steady state."""
+    max_concurrent: int
+    gpus_per_node: int
+    trainer_image: str
+    agent_server_image: str
+    sandbox: Mapping[str, Any]
+    """`agentServer.sandbox` with namespace, image and life filled in."""
+    volumes: Mapping[str, Volume]
+    adjustments: tuple[Adjustment, ...]
+
+    @property
+    def spec(self) -> JobSpec:
+        return self.job.spec
+
+    @property
+    def trainer_host(self) -> str:
+        return f"{self.job.names.trainer}.{self.job.namespace}.svc"
+
+    @property
+    def agent_url(self) -> str:
+        owned = f"http://{self.job.names.agent}.{self.job.namespace}.svc:{AGENT_PORT}"
+        return (self.spec.agent_server.url or owned).rstrip("/")
+
+    def document(self, attempt: int) -> dict[str, Any]:
+        """The job document of docs/contracts.md."""
+        spec = self.spec
+        return {
+            "schemaVersion": 1,
+            "job": {
+                "namespace": self.job.namespace,
+                "name": self.job.name,
+                "uid": self.job.uid,
+                "generation": self.job.generation,
+            },
+            "attempt": attempt,
+            "engine": spec.trainer.engine,
+            "mode": spec.trainer.mode,
+            "preset": spec.trainer.preset,
+            "image": self.trainer_image,
+            "model": _present(
+                {
+                    "path": _below("models", spec.model.path),
+                    "refLoad": spec.model.ref_load and _below("models", spec.model.ref_load),
+                    "type": spec.model.type,
+                }
+            ),
+            "data": _data(spec),
+            "eval": _evaluation(spec),
+            "config": dict(self.config),
+            "explicitConfig": sorted(_explicit(spec)),
+            "recipeArgs": spec.trainer.recipe_args,
+            "extraArgs": spec.trainer.extra_args,
+            "customConfigYaml": spec.trainer.custom_config_yaml,
+            "lora": _dump(spec.trainer.lora),
+            "parallelism": _dump(spec.trainer.parallelism),
+            "maxSeqLen": spec.trainer.max_seq_len,
+            "nodes": spec.trainer.nodes,
+            "gpusPerNode": self.gpus_per_node,
+            "ports": _dump(spec.trainer.ports),
+            "trainerHost": self.trainer_host,
+            "rollout": _dump(spec.rollout),
+            "agentServer": self._agent_server(),
+            "storage": dict(MOUNTS),
+            "runPath": self.job.names.run_path,
+            "checkpoint": _dump(spec.checkpoint),
+            "resumeFrom": _resume_from(spec),
+            "progressConfigMap": self.job.names.progress,
+        }
+
+    def _agent_server(self) -> dict[str, Any]:
+        server = self.spec.agent_server
+        return {
+            "url": self.agent_url,
+            "owned": server.url is None,
+            "maxConcurrent": self.max_concurrent,
+            "agentName": server.agent_name,
+            "agentKwargs": server.agent_kwargs,
+            "budgets": {
+                "environmentStartSeconds": server.environment_start_seconds,
+                "agentSetupSeconds": server.agent_setup_seconds,
+                "agentTimeoutSeconds": server.agent_timeout_seconds,
+                "verifierSeconds": server.verifier_seconds,
+                "cleanupSeconds": server.cleanup_seconds,
+            },
+            "rewardKey": server.reward_key,
+            "sandbox": dict(self.sandbox),
+        }
+
+    @cached_property
+    def config_hash(self) -> str:
+        """Changes when what runs changes: neither the generation (it also counts a suspend) nor the attempt."""
+        document = self.document(attempt=0)
+        document["job"] = {**document["job"], "generation": 0}
+        shape = {
+            "document": document,
+            "trainer": _dump(self.spec.trainer),
+            "volumes": {role: _dump(volume) for role, volume in self.volumes.items()},
+        }
+        return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def resolve(job: HarborRLJob, settings: Settings) -> ResolvedJob:
+    """Raises InvalidArgumentsError when raw flags or YAML cannot be read."""
+    spec = job.spec
+    adjustments: list[Adjustment] = []
+    raw = read_raw_arguments(spec.trainer)
+    config = _config(spec, adjustments)
+    in_flight = _in_flight(spec, config, raw)
+    max_concurrent = spec.agent_server.max_concurrent
+    if max_concurrent is None:
+        max_concurrent = in_flight
+        adjustments.append(
+            _adjust("agentServer.maxConcurrent", in_flight, "unset: exactly what the job keeps in flight")
+        )
+    return ResolvedJob(
+        job=job,
+        settings=settings,
+        raw=raw,
+        config=config,
+        in_flight=in_flight,
+        max_concurrent=max_concurrent,
+        gpus_per_node=_gpus(spec),
+        trainer_image=spec.trainer.image
+        or (settings.miles_image if spec.trainer.engine == "miles" else settings.trainer_image),
+        agent_server_image=spec.agent_server.image or settings.agent_server_image,
+        sandbox=_sandbox(spec, settings, adjustments),
+        volumes=_volumes(spec, settings, adjustments),
+        adjustments=tuple(adjustments),
+    )
+
+
+def _adjust(field: str, value: object, reason: str) -> Adjustment:
+    return Adjustment(field=field, value=str(value), reason=reason)
+
+
+def _explicit(spec: JobSpec) -> dict[str, Any]:
+    return spec.trainer.config.model_dump(by_alias=True, exclude_unset=True)
+
+
+def _config(spec: JobSpec, adjustments: list[Adjustment]) -> dict[str, Any]:
+    explicit = _explicit(spec)
+    config = _present(spec.trainer.config.model_dump(by_alias=True))
+    if spec.trainer.mode == "async" and "colocate" not in explicit:
+        config["colocate"] = False
+        adjustments.append(_adjust("trainer.config.colocate", "false", "mode async runs rollout beside training"))
+    if spec.eval is None:
+        config.pop("evalInterval")
+        adjustments.append(_adjust("trainer.config.evalInterval", "omitted", "no eval data is set"))
+    else:
+        config["evalInterval"] = spec.eval.interval
+    if "untieEmbeddingsAndOutputWeights" not in explicit:
+        config.pop("untieEmbeddingsAndOutputWeights")
+        adjustments.append(
+            _adjust(
+                "trainer.config.untieEmbeddingsAndOutputWeights", "omitted", "follows the model's own configuration"
+            )
+        )
+    return config
+
+
+def _in_flight(spec: JobSpec, config: Mapping[str, Any], raw: RawArguments) -> int:
+    prompts = raw.integer("rollout_batch_size") or int(config["rolloutBatchSize"])
+    samples = raw.integer("n_samples_per_prompt") or int(config["nSamplesPerPrompt"])
+    if spec.trainer.mode == "async":
+        return raw.integer("async_max_concurrent_samples") or prompts * samples
+    return prompts * samples
+
+
+def _gpus(spec: JobSpec) -> int:
+    if spec.trainer.gpus_per_node is not None:
+        return spec.trainer.gpus_per_node
+    return 8 if spec.trainer.engine == "miles" else 0
+
+
+def _sandbox(spec: JobSpec, settings: Settings, adjustments: list[Adjustment]) -> dict[str, Any]:
+    sandbox = spec.agent_server.sandbox.model_dump(by_alias=True)
+    sandbox["namespace"] = sandbox["namespace"] or settings.sandbox_namespace
+    if sandbox["timeoutSeconds"] is None:
+        life = spec.rollout.agent_trial_timeout_seconds + SANDBOX_MARGIN_SECONDS
+        sandbox["timeoutSeconds"] = life
+        adjustments.append(
+            _adjust("agentServer.sandbox.timeoutSeconds", life, f"trial ceiling + {SANDBOX_MARGIN_SECONDS} s")
+        )
+    return sandbox
+
+
+def _volumes(spec: JobSpec, settings: Settings, adjustments: list[Adjustment]) -> dict[str, Volume]:
+    volumes: dict[str, Volume] = {}
+    for role in ROLES:
+        named = getattr(spec.storage, role)
+        volumes[role] = named or Volume(pvc=settings.default_claim, sub_path=role)
+        if named is None:
+            adjustments.append(
+                _adjust(f"storage.{role}", f"{settings.default_claim}/{role}", "no claim named: the default claim")
+            )
+    return volumes
+
+
+def _below(role: str, path: str) -> str:
+    return path if path.startswith("/") else f"{MOUNTS[role]}/{path}".rstrip("/")
+
+
+def _data(spec: JobSpec) -> dict[str, Any]:
+    tasks = spec.data.tasks
+    return {
+        "jsonl": _below("tasks", spec.data.jsonl) if spec.data.jsonl else None,
+        "tasks": tasks and {**tasks.model_dump(by_alias=True), "root": _below("tasks", tasks.root)},
+    }
+
+
+def _evaluation(spec: JobSpec) -> dict[str, Any] | None:
+    if spec.eval is None:
+        return None
+    return {**spec.eval.model_dump(by_alias=True), "jsonl": _below("tasks", spec.eval.jsonl)}
+
+
+def _resume_from(spec: JobSpec) -> dict[str, Any] | None:
+    source = spec.resume_from
+    if source is None:
+        return None
+    return _present({"job": source.job, "path": source.path and _below("checkpoints", source.path)})
+
+
+def _dump(model: Any) -> Any:
+    return None if model is None else model.model_dump(by_alias=True)
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

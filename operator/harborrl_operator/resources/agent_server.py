@@ -1,0 +1,131 @@
+"""The agent server's Deployment; flags and environment are those of docs/contracts.md."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from harborrl_operator.constants import AGENT_PORT, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.names import AGENT_SERVER_ACCOUNT
+from harborrl_operator.observed import Object
+from harborrl_operator.resolve import MOUNTS, ResolvedJob
+from harborrl_operator.resources.common import (
+    config_mount,
+    config_volume,
+    container_security,
+    merged,
+    metadata,
+    node_affinity,
+    pod_identity,
+    pod_security,
+    resources,
+    storage_mounts,
+    storage_volumes,
+)
+
+ROLES = ("tasks", "trials")
+
+DRAIN_MARGIN_SECONDS = 30
+"""Beyond the longest trial, for the server's own clean-up. A server whose job is gone leaves at once."""
+
+
+def deployment(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any]:
+    """One replica; a new version starts beside the old one, which drains its trials within its grace period."""
+    selector = {LABEL_JOB_UID: job.job.uid, LABEL_ROLE: Role.AGENT_SERVER.value}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(job, job.job.names.agent, Role.AGENT_SERVER),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": selector},
+            "template": {
+                "metadata": {"labels": job.job.names.labels(Role.AGENT_SERVER)},
+                "spec": merged(_pod(job, claims), job.spec.agent_server.pod_overrides),
+            },
+        },
+    }
+
+
+def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any]:
+    server = job.spec.agent_server
+    pod = {
+        "serviceAccountName": AGENT_SERVER_ACCOUNT,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": job.spec.rollout.agent_trial_timeout_seconds + DRAIN_MARGIN_SECONDS,
+        "securityContext": pod_security(),
+        "containers": [
+            {
+                "name": "agent-server",
+                "image": job.agent_server_image,
+                "imagePullPolicy": job.settings.image_pull_policy,
+                "command": ["python", "-m", "harborrl_agent_server"],
+                "args": _flags(job),
+                "env": _environment(job),
+                "ports": [{"name": "http", "containerPort": AGENT_PORT}],
+                "resources": resources(server.resources),
+                "securityContext": container_security(),
+                "startupProbe": _probe(periodSeconds=2, failureThreshold=90),
+                "readinessProbe": _probe(periodSeconds=5, failureThreshold=3),
+                # Killing a busy server costs every trial in it: only a server that is silent for minutes is restarted.
+                "livenessProbe": _probe(periodSeconds=15, failureThreshold=12),
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "volumeMounts": [config_mount(), *storage_mounts(job, ROLES), {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a mount point in the pod
+            }
+        ],
+        "volumes": [config_volume(job), *storage_volumes(job, ROLES), {"name": "tmp", "emptyDir": {}}],
+    }
+    affinity = node_affinity(job, claims)
+    return {**pod, "affinity": affinity} if affinity else pod
+
+
+def _flags(job: ResolvedJob) -> list[str]:
+    server = job.spec.agent_server
+    values = {
+        "--host": "0.0.0.0",  # noqa: S104 - the pod's own network, reached through its Service
+        "--port": AGENT_PORT,
+        "--dashboard-port": server.dashboard_port,
+        "--max-concurrent": job.max_concurrent,
+        "--agent-timeout": server.agent_timeout_seconds,
+        "--trials-dir": f"{MOUNTS['trials']}/{job.job.names.run_path}/harbor",
+        "--environment-start-timeout": server.environment_start_seconds,
+        "--agent-setup-timeout": server.agent_setup_seconds,
+        "--verifier-timeout": server.verifier_seconds,
+        "--cleanup-timeout": server.cleanup_seconds,
+        "--agent-name": server.agent_name,
+        "--agent-kwargs": _compact(server.agent_kwargs),
+        "--sandbox": job.sandbox["backend"],
+        "--sandbox-namespace": job.sandbox["namespace"],
+        "--sandbox-image": job.settings.sandbox_image,
+        "--sandbox-config": _compact(job.sandbox),
+    }
+    return [word for flag, value in values.items() for word in (flag, str(value))]
+
+
+def _environment(job: ResolvedJob) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = [
+        {"name": "HARBOR_TASKS_DIR", "value": _tasks_dir(job)},
+        {"name": "HARBORRL_JOB_NAMESPACE", "value": job.job.namespace},
+        {"name": "HARBORRL_JOB_NAME", "value": job.job.name},
+        {"name": "HARBORRL_JOB_UID", "value": job.job.uid},
+        *pod_identity(),
+    ]
+    secret = job.spec.agent_server.admin_secret_ref
+    if secret:
+        reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
+        out.append({"name": "HARBOR_ADMIN_SECRET", "valueFrom": reference})
+    return out
+
+
+def _tasks_dir(job: ResolvedJob) -> str:
+    tasks = job.document(attempt=0)["data"]["tasks"]
+    return str(tasks["root"]) if tasks else MOUNTS["tasks"]
+
+
+def _probe(**timing: int) -> dict[str, Any]:
+    return {"httpGet": {"path": "/health", "port": AGENT_PORT}, "timeoutSeconds": 5, **timing}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,146 @@
+"""What several children share: metadata, volumes, environment, security."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from harborrl_operator.checks import is_node_bound
+from harborrl_operator.constants import (
+    API_VERSION,
+    JOB_FILE,
+    KIND,
+    LABEL_JOB_UID,
+    UID,
+    Role,
+)
+from harborrl_operator.models.trainer import Resources
+from harborrl_operator.observed import Object
+from harborrl_operator.resolve import MOUNTS, ResolvedJob
+
+READ_ONLY_ROLES = ("models", "tasks")
+
+
+def metadata(job: ResolvedJob, name: str, role: Role | None = None, attempt: int | None = None) -> dict[str, Any]:
+    """Metadata of a child of the job, with the controller reference by which the garbage collector removes it."""
+    return {
+        "name": name,
+        "namespace": job.job.namespace,
+        "labels": job.job.names.labels(role, attempt),
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": job.job.name,
+                "uid": job.job.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+
+
+def storage_volumes(job: ResolvedJob, roles: tuple[str, ...]) -> list[dict[str, Any]]:
+    """One volume a claim, however many roles share it."""
+    claims = dict.fromkeys(job.volumes[role].pvc for role in roles)
+    return [{"name": _volume_name(claim), "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+
+
+def storage_mounts(job: ResolvedJob, roles: tuple[str, ...]) -> list[dict[str, Any]]:
+    mounts = []
+    for role in roles:
+        volume = job.volumes[role]
+        mount: dict[str, Any] = {"name": _volume_name(volume.pvc), "mountPath": MOUNTS[role]}
+        if volume.sub_path:
+            mount["subPath"] = volume.sub_path
+        if role in READ_ONLY_ROLES:
+            mount["readOnly"] = True
+        mounts.append(mount)
+    return mounts
+
+
+def _volume_name(claim: str) -> str:
+    """Claim names are DNS labels; the prefix keeps them apart from our own volumes."""
+    return f"c-{claim}"[:63].rstrip("-")
+
+
+def config_volume(job: ResolvedJob) -> dict[str, Any]:
+    return {"name": "job", "configMap": {"name": job.job.names.config}}
+
+
+def config_mount() -> dict[str, Any]:
+    return {"name": "job", "mountPath": JOB_FILE.rsplit("/", 1)[0], "readOnly": True}
+
+
+def pod_identity() -> list[dict[str, Any]]:
+    """POD_NAME and POD_NAMESPACE by the downward API."""
+    return [
+        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+        for name, path in (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))
+    ]
+
+
+def trainer_environment(job: ResolvedJob, attempt: int) -> list[dict[str, Any]]:
+    """Environment of preflight, supervisor and driver; the user's own variables first, ours win."""
+    ours = [
+        {"name": "HARBORRL_JOB", "value": JOB_FILE},
+        {"name": "HARBORRL_ATTEMPT", "value": str(attempt)},
+        *pod_identity(),
+    ]
+    taken = {variable["name"] for variable in ours}
+    theirs = [
+        variable.model_dump(by_alias=True, exclude_none=True)
+        for variable in job.spec.trainer.env
+        if variable.name not in taken
+    ]
+    return [*theirs, *ours]
+
+
+def resources(wanted: Resources | None, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A container's `resources`; `extra` (GPUs) goes into both requests and limits, as extended resources demand."""
+    requests = {**(wanted.requests if wanted else {}), **(extra or {})}
+    limits = {**(wanted.limits if wanted else {}), **(extra or {})}
+    return {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
+
+
+def pod_security(*, as_our_user: bool = True) -> dict[str, Any]:
+    """fsGroup lets a non-root process write claims; images that insist on root (Miles' own) keep their user."""
+    security: dict[str, Any] = {
+        "fsGroup": UID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if as_our_user:
+        security |= {"runAsNonRoot": True, "runAsUser": UID, "runAsGroup": UID}
+    return security
+
+
+def container_security() -> dict[str, Any]:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def node_affinity(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any] | None:
+    """Keeps the job's pods on one node when a claim can be mounted on one node only.
+
+    The first pod is placed freely: the scheduler lets a pod satisfy its own affinity when no other matches.
+    """
+    if not any(claim is not None and is_node_bound(claim) for claim in claims.values()):
+        return None
+    return {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {LABEL_JOB_UID: job.job.uid}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+
+
+def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects merge, everything else is replaced by the override."""
+    out = dict(base)
+    for key, value in overrides.items():
+        before = out.get(key)
+        both = isinstance(value, Mapping) and isinstance(before, Mapping)
+        out[key] = merged(before, value) if both else value  # type: ignore[arg-type]  # `both` says that it is a mapping
+    return out

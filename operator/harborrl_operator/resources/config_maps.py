@@ -1,0 +1,21 @@
+"""The job document, and the empty map into which the supervisor writes progress."""
+
+import json
+from typing import Any
+
+from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.resources.common import metadata
+
+
+def job_config(job: ResolvedJob, attempt: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(job, job.job.names.config),
+        "data": {"job.json": json.dumps(job.document(attempt), indent=1)},
+    }
+
+
+def progress(job: ResolvedJob) -> dict[str, Any]:
+    """No `data`: what the supervisor wrote is its own, and applying this again leaves it alone."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(job, job.job.names.progress)}

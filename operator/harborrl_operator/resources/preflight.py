@@ -1,0 +1,65 @@
+"""The preflight pod: CPU only, with the job's volumes, before anything holds a GPU."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from harborrl_operator.constants import ANNOTATION_CONFIG, Role
+from harborrl_operator.models.spec import ROLES
+from harborrl_operator.names import TRAINER_ACCOUNT
+from harborrl_operator.observed import Object
+from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.resources.common import (
+    config_mount,
+    config_volume,
+    container_security,
+    metadata,
+    node_affinity,
+    pod_security,
+    storage_mounts,
+    storage_volumes,
+    trainer_environment,
+)
+
+LIFE_SECONDS = 600
+"""A preflight that takes longer hangs on something; the kubelet ends it and it is run again."""
+
+
+def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
+    meta = metadata(job, job.job.names.preflight, Role.PREFLIGHT)
+    meta["annotations"] = {ANNOTATION_CONFIG: key(job, attempt)}
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": LIFE_SECONDS,
+        "terminationGracePeriodSeconds": 10,
+        "serviceAccountName": TRAINER_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(as_our_user=job.spec.trainer.engine == "native"),
+        "containers": [
+            {
+                "name": "preflight",
+                "image": image(job),
+                "imagePullPolicy": job.settings.image_pull_policy,
+                "command": ["python", "-m", "harborrl_trainer", "preflight"],
+                "env": trainer_environment(job, attempt),
+                "securityContext": container_security(),
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "volumeMounts": [config_mount(), *storage_mounts(job, ROLES)],
+            }
+        ],
+        "volumes": [config_volume(job), *storage_volumes(job, ROLES)],
+    }
+    affinity = node_affinity(job, claims)
+    if affinity:
+        spec["affinity"] = affinity
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def key(job: ResolvedJob, attempt: int) -> str:
+    """What a preflight pod judged: another attempt or configuration is judged anew."""
+    return f"{job.config_hash}-a{attempt}"
+
+
+def image(job: ResolvedJob) -> str:
+    """Miles' stock image does not carry our preflight; ours does."""
+    return job.settings.trainer_image if job.spec.trainer.engine == "miles" else job.trainer_image

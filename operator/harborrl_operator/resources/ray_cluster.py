@@ -1,0 +1,217 @@
+"""The RayCluster of one attempt, for KubeRay 1.6: applied once and never again (Kueue owns parts of it afterwards)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from harborrl_operator.constants import ANNOTATION_CONFIG, LABEL_QUEUE, RUN_DIR, Role
+from harborrl_operator.models.spec import ROLES
+from harborrl_operator.names import TRAINER_ACCOUNT
+from harborrl_operator.observed import Object
+from harborrl_operator.quantities import whole_cpus
+from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.resources.common import (
+    config_mount,
+    config_volume,
+    container_security,
+    merged,
+    metadata,
+    node_affinity,
+    pod_security,
+    resources,
+    storage_mounts,
+    storage_volumes,
+    trainer_environment,
+)
+
+GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT = 6379, 8265, 52365
+_TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a directory, no secret
+
+RELEASE_MARGIN_SECONDS = 30
+"""Grace beyond the checkpoint's, in which the supervisor still reports."""
+
+CPU_SLOTS = 8
+"""Ray's logical CPUs of a pod that states none: actors must be placeable whatever the node has."""
+
+CPU_SHARED_MEMORY = "1Gi"
+GPU_SHARED_MEMORY = "64Gi"
+CPU_OBJECT_STORE_BYTES = 512 * 1024 * 1024
+"""Without it Ray sizes its store by the node's memory, which other pods share."""
+
+
+def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
+    meta = metadata(job, job.job.names.ray_cluster(attempt), Role.TRAINER, attempt)
+    # Without it KubeRay replaces a lost head and the run would go on as if nothing had happened (seen on 1.6.2).
+    meta["annotations"] = {
+        "ray.io/disable-provisioned-head-restart": "true",
+        ANNOTATION_CONFIG: job.config_hash,
+    }
+    if job.spec.queue_name:
+        meta["labels"][LABEL_QUEUE] = job.spec.queue_name
+    spec: dict[str, Any] = {
+        "headGroupSpec": {
+            "rayStartParams": {"dashboard-host": "0.0.0.0", **_start_params(job)},  # noqa: S104 - the pod's own network
+            "template": _template(job, attempt, _head(job, attempt), claims),
+        },
+    }
+    workers = job.spec.trainer.nodes - 1
+    if workers:
+        spec["workerGroupSpecs"] = [
+            {
+                "groupName": "workers",
+                "replicas": workers,
+                "minReplicas": workers,
+                "maxReplicas": workers,
+                "rayStartParams": _start_params(job),
+                "template": _template(job, attempt, _worker(job, attempt), claims),
+            }
+        ]
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec}
+
+
+def _start_params(job: ResolvedJob) -> dict[str, str]:
+    wanted = job.spec.trainer.resources
+    params = {"num-cpus": str(whole_cpus(wanted) or CPU_SLOTS)}
+    if job.gpus_per_node:
+        params["num-gpus"] = str(job.gpus_per_node)
+    else:
+        params["object-store-memory"] = str(CPU_OBJECT_STORE_BYTES)
+    return params
+
+
+def _template(
+    job: ResolvedJob, attempt: int, pod: dict[str, Any], claims: Mapping[str, Object | None]
+) -> dict[str, Any]:
+    affinity = node_affinity(job, claims)
+    if affinity:
+        pod["affinity"] = affinity
+    if job.gpus_per_node and job.spec.trainer.gpu_product:
+        pod["nodeSelector"] = {"nvidia.com/gpu.product": job.spec.trainer.gpu_product}
+    return {
+        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt)},
+        "spec": merged(pod, job.spec.trainer.pod_overrides),
+    }
+
+
+def _pod(job: ResolvedJob, ray: dict[str, Any], volumes: list[dict[str, Any]]) -> dict[str, Any]:
+    limit = job.spec.trainer.resources.limits.get("memory") if job.spec.trainer.resources else None
+    shared = limit or (GPU_SHARED_MEMORY if job.gpus_per_node else CPU_SHARED_MEMORY)
+    return {
+        # A container restarted in place would be an empty Ray head in the same pod.
+        "restartPolicy": "Never",
+        "serviceAccountName": TRAINER_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": job.spec.checkpoint.grace_seconds + RELEASE_MARGIN_SECONDS,
+        "securityContext": pod_security(as_our_user=job.spec.trainer.engine == "native"),
+        "containers": [ray],
+        "volumes": [
+            config_volume(job),
+            *storage_volumes(job, ROLES),
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared}},
+            *volumes,
+        ],
+    }
+
+
+def _ray_container(job: ResolvedJob, attempt: int, name: str) -> dict[str, Any]:
+    gpus = {"nvidia.com/gpu": job.gpus_per_node} if job.gpus_per_node else {}
+    return {
+        "name": name,
+        "image": job.trainer_image,
+        "imagePullPolicy": job.settings.image_pull_policy,
+        "env": [*trainer_environment(job, attempt), {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}],
+        "resources": resources(job.spec.trainer.resources, gpus),
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            config_mount(),
+            *storage_mounts(job, ROLES),
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount point in the pod
+        ],
+    }
+
+
+def _head(job: ResolvedJob, attempt: int) -> dict[str, Any]:
+    ports = job.spec.trainer.ports
+    sessions = range(ports.session, ports.session + ports.session_count)
+    ray = _ray_container(job, attempt, "ray-head")
+    ray["ports"] = [
+        {"name": "gcs", "containerPort": GCS_PORT},
+        {"name": "dashboard", "containerPort": DASHBOARD_PORT},
+        *({"name": f"session-{index}", "containerPort": port} for index, port in enumerate(sessions)),
+        {"name": "router", "containerPort": ports.router},
+    ]
+    ray["lifecycle"] = _wait_for_release()
+    ray["readinessProbe"] = _http_probe(DASHBOARD_PORT, "/api/gcs_healthz")
+    ray["livenessProbe"] = _tcp_probe(GCS_PORT)
+    ray["volumeMounts"].append({"name": "run", "mountPath": RUN_DIR})
+    pod = _pod(job, ray, [{"name": "run", "emptyDir": {}}, _token_volume()])
+    pod["initContainers"] = [_supervisor(job, attempt)]
+    return pod
+
+
+def _worker(job: ResolvedJob, attempt: int) -> dict[str, Any]:
+    ray = _ray_container(job, attempt, "ray-worker")
+    ray["lifecycle"] = _wait_for_head_to_end(job.spec.checkpoint.grace_seconds)
+    ray["readinessProbe"] = _http_probe(DASHBOARD_AGENT_PORT, "/api/local_raylet_healthz")
+    ray["livenessProbe"] = _tcp_probe(DASHBOARD_AGENT_PORT)
+    return _pod(job, ray, [])
+
+
+def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
+    """A native sidecar: restarted when it dies, and told to stop after the Ray container has ended."""
+    return {
+        "name": "supervisor",
+        "restartPolicy": "Always",
+        "image": job.trainer_image,
+        "imagePullPolicy": job.settings.image_pull_policy,
+        "command": ["python", "-m", "harborrl_trainer", "supervise"],
+        "env": trainer_environment(job, attempt),
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            config_mount(),
+            *storage_mounts(job, ROLES),
+            {"name": "run", "mountPath": RUN_DIR},
+            {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
+        ],
+    }
+
+
+def _token_volume() -> dict[str, Any]:
+    """What the kubelet would mount into every container, for the supervisor alone."""
+    return {
+        "name": "token",
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+            ]
+        },
+    }
+
+
+def _wait_for_release() -> dict[str, Any]:
+    """KubeRay ends head and workers at once: Ray stays until the supervisor has saved, bounded by the grace period."""
+    script = f"touch {RUN_DIR}/terminating; until [ -e {RUN_DIR}/released ]; do sleep 0.2; done"
+    return {"preStop": {"exec": {"command": ["/bin/sh", "-c", script]}}}
+
+
+def _wait_for_head_to_end(limit: int) -> dict[str, Any]:
+    """A worker holds its shard until the head is gone: KubeRay's $FQ_RAY_IP stops answering then."""
+    script = (
+        f"for _ in $(seq {limit}); do"
+        f' timeout 2 bash -c "exec 3<>/dev/tcp/$FQ_RAY_IP/{GCS_PORT}" 2>/dev/null || exit 0; sleep 1; done'
+    )
+    return {"preStop": {"exec": {"command": ["/bin/bash", "-c", script]}}}
+
+
+def _http_probe(port: int, path: str) -> dict[str, Any]:
+    """Our own probes, since those that KubeRay adds call wget, which an image need not have."""
+    return {"httpGet": {"port": port, "path": path}, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 12}
+
+
+def _tcp_probe(port: int) -> dict[str, Any]:
+    """Patient: a pod that its probe kills costs the attempt, and a training step may starve Ray for minutes."""
+    return {"tcpSocket": {"port": port}, "periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 20}

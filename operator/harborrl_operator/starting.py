@@ -1,0 +1,145 @@
+"""From an admitted spec to a RayCluster: each step names its obstacle, or None when it is passed."""
+
+from harborrl_operator.attempts import backoff
+from harborrl_operator.clock import seconds_since
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase, Reason
+from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.models.status import AgentServerStatus, PreflightStatus
+from harborrl_operator.observed import Object, annotations
+from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
+from harborrl_operator.problems import deployment_problem, first_pod_problem, pod_problem
+from harborrl_operator.progress import has_elapsed
+from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.resources import config_maps, preflight
+from harborrl_operator.resources.ray_cluster import ray_cluster
+
+LOOK_AGAIN_SECONDS = 30.0
+"""Events wake us sooner; this bounds what a lost event can cost."""
+
+PREFLIGHT_BACKOFF_SECONDS = 60.0
+
+
+def agent_server_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
+    """Sets AgentServerReady."""
+    server = draft.value("agent_server") or AgentServerStatus()
+    draft.fields["agent_server"] = server.model_copy(update={"url": job.agent_url})
+    if job.spec.agent_server.url:
+        said = f"{job.agent_url} is yours; preflight judges it."
+        draft.set(ConditionType.AGENT_SERVER_READY, "True", Reason.EXTERNAL_SERVER, said)
+        return None
+    found = draft.observed.deployment
+    if found is not None and _is_available(found):
+        said = f"{job.agent_url} serves {job.max_concurrent} trials at once."
+        draft.set(ConditionType.AGENT_SERVER_READY, "True", Reason.READY, said)
+        return None
+    obstacle = (
+        (found is not None and deployment_problem(found))
+        or first_pod_problem(draft.observed.agent_pods, draft.now, draft.observed.warnings)
+        or Verdict(Reason.STARTING, "The agent server starts.")
+    )
+    draft.set(ConditionType.AGENT_SERVER_READY, "False", obstacle.reason, obstacle.message)
+    if draft.cluster is None and not draft.preflight.runs:
+        draft.set(ConditionType.ADMITTED, "Unknown", Reason.AWAITING_PREFLIGHT, "The preflight waits for the agent server.")
+    return obstacle
+
+
+def _is_available(deployment: Object) -> bool:
+    status = deployment.get("status", {})
+    current = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+    return bool(current and status.get("readyReplicas", 0) > 0)
+
+
+def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
+    """Sets Admitted: runs the preflight pod of this configuration and attempt, again with back-off while it refuses."""
+    pod, key = draft.observed.preflight_pod, preflight.key(job, draft.attempt)
+    if draft.preflight.config_hash != key:
+        draft.fields["preflight"] = PreflightStatus(config_hash=key)
+    if pod is None:
+        draft.apply(preflight.pod(job, draft.attempt, draft.observed.claims))
+        return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight starts."))
+    if annotations(pod).get(ANNOTATION_CONFIG) != key:
+        draft.delete("Pod", [pod])
+        draft.look_again = 2.0
+        return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The configuration changed: the preflight runs again."))
+    outcome = read_outcome(pod)
+    if outcome is None:
+        problem = pod_problem(pod, draft.now, draft.observed.warnings.get(preflight_name(pod), ""))
+        if problem:
+            draft.set(ConditionType.ADMITTED, "False", problem.reason, problem.message)
+            return problem
+        return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs."))
+    if outcome.refusal is not None:
+        return _refused(draft, pod, outcome, outcome.refusal)
+    if outcome.tight:
+        draft.set(ConditionType.CAPACITY_TIGHT, "True", Reason.CAPACITY_TIGHT, outcome.tight)
+    said = " ".join(("All checks and the preflight passed.", *outcome.notes))
+    draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+    return None
+
+
+def preflight_name(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def _await(draft: Draft, verdict: Verdict) -> Verdict:
+    """A refusal stays on display while its repetition runs."""
+    before = draft.conditions.get(ConditionType.ADMITTED)
+    if draft.preflight.runs and before is not None and before.status == "False":
+        draft.phase = Phase.REFUSED
+        return Verdict(Reason(before.reason), before.message)
+    draft.set(ConditionType.ADMITTED, "Unknown", verdict.reason, verdict.message)
+    return verdict
+
+
+def _refused(draft: Draft, pod: Object, outcome: PreflightOutcome, refusal: Verdict) -> Verdict:
+    uid = pod["metadata"]["uid"]
+    if draft.preflight.judged_pod != uid:
+        counted = {"runs": draft.preflight.runs + 1, "judged_pod": uid}
+        draft.fields["preflight"] = draft.preflight.model_copy(update=counted)
+    pause = backoff(draft.preflight.runs, PREFLIGHT_BACKOFF_SECONDS)
+    left = pause - seconds_since(outcome.finished_at, draft.now)
+    if left <= 0:
+        draft.delete("Pod", [pod])
+    draft.look_again = min(max(left, 2.0), LOOK_AGAIN_SECONDS)
+    draft.phase = Phase.REFUSED
+    draft.set(ConditionType.ADMITTED, "False", refusal.reason, refusal.message)
+    return refusal
+
+
+def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
+    """Two attempts at once would write to the same run."""
+    old = draft.observed.pods_of_other_attempts(draft.attempt)
+    if not old:
+        return None
+    names = ", ".join(str(pod["metadata"]["name"]) for pod in old)
+    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, f"Waits for pods of an earlier attempt to end: {names}.")
+    draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
+    draft.look_again = 5.0
+    return obstacle
+
+
+def create_cluster(draft: Draft, job: ResolvedJob) -> Plan:
+    """The only place that applies a RayCluster, reached only while there is none."""
+    draft.apply(config_maps.progress(job), ray_cluster(job, draft.attempt, draft.observed.claims))
+    draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), head_pod=None)
+    verdict = Verdict(Reason.STARTING, f"The trainer of attempt {draft.attempt} starts.")
+    draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
+    return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def made_from(cluster: Object | None) -> str:
+    """Hash of the configuration that a RayCluster was made from."""
+    return annotations(cluster).get(ANNOTATION_CONFIG, "") if cluster else ""
+
+
+def overdue(draft: Draft, obstacle: Verdict) -> Verdict | None:
+    """The end of the start deadline, naming what was in the way."""
+    limit = draft.job.spec.trainer.start_deadline_seconds
+    if not has_elapsed(draft.value("starting_since"), limit, draft.now):
+        return None
+    return Verdict(
+        Reason.START_DEADLINE_EXCEEDED,
+        f"The trainer did not run within trainer.startDeadlineSeconds = {limit}."
+        f" Last obstacle: {obstacle.reason}: {obstacle.message}",
+    )

@@ -1,0 +1,77 @@
+"""One queue of keys: many events of one job become one pass, and a job never has two passes at once."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+SETTLE_SECONDS = 0.2
+"""Events of one change come in bursts; waiting this long makes them one pass."""
+
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 60.0
+
+
+class WorkQueue:
+    """`work(key)` returns the seconds after which to look again, or None. An exception is retried with back-off."""
+
+    def __init__(self, work: Callable[[Key], Awaitable[float | None]], concurrency: int = 8) -> None:
+        self._work = work
+        self._concurrency = concurrency
+        self._due: dict[Key, float] = {}
+        self._running: dict[Key, asyncio.Task[None]] = {}
+        self._failures: dict[Key, int] = {}
+        self._wake = asyncio.Event()
+
+    def add(self, key: Key, after: float = SETTLE_SECONDS) -> None:
+        """Ask for a pass; the earliest wish counts, also while a pass runs."""
+        due = asyncio.get_running_loop().time() + after
+        self._due[key] = min(due, self._due.get(key, due))
+        self._wake.set()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    async def run(self) -> None:
+        """Until cancelled; then the passes under way are finished."""
+        try:
+            while True:
+                self._wake.clear()
+                pause = self._start_due()
+                try:
+                    await asyncio.wait_for(self._wake.wait(), pause)
+                except TimeoutError:
+                    continue
+        finally:
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    def _start_due(self) -> float | None:
+        """Start what is due; seconds until the next key is, None when none waits for a time."""
+        now = asyncio.get_running_loop().time()
+        waiting = sorted((due, key) for key, due in self._due.items() if key not in self._running)
+        for due, key in waiting:
+            if due > now:
+                return due - now
+            if len(self._running) >= self._concurrency:
+                return None
+            del self._due[key]
+            task = asyncio.create_task(self._one(key), name=f"reconcile {key[0]}/{key[1]}")
+            self._running[key] = task
+        return None
+
+    async def _one(self, key: Key) -> None:
+        try:
+            again = await self._work(key)
+            self._failures.pop(key, None)
+        except Exception:  # a bug in one job's pass must not stop the others; it is logged, counted and retried
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            again = min(FIRST_BACKOFF_SECONDS * 2 ** (failures - 1), LONGEST_BACKOFF_SECONDS)
+            logger.exception("pass over %s/%s failed, again in %.0f s", *key, again)
+        finally:
+            del self._running[key]
+            self._wake.set()
+        if again is not None:
+            self.add(key, again)

@@ -1,0 +1,288 @@
+"""What goes wrong reaches a condition, is retried where that helps, and always ends."""
+
+import json
+from typing import Any
+
+import pytest
+
+from harborrl_operator.draft import Plan
+from support import hrl
+from support.hrl import applied, condition, decide, deleted, message, then
+
+
+def waiting(reason: str, text: str, image: str = "registry.example/x:1") -> list[dict[str, Any]]:
+    return [{"name": "c", "image": image, "state": {"waiting": {"reason": reason, "message": text}}}]
+
+
+def unschedulable(text: str) -> list[dict[str, Any]]:
+    return [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}]
+
+
+BAD_STARTS = [
+    ({"containerStatuses": waiting("ImagePullBackOff", "no such host")}, "ImagePullFailed", "registry.example/x:1"),
+    ({"containerStatuses": waiting("InvalidImageName", "bad")}, "ImagePullFailed", "InvalidImageName"),
+    ({"conditions": unschedulable("0/1 nodes: Insufficient cpu.")}, "Unschedulable", "Insufficient cpu"),
+    (
+        {"conditions": unschedulable('persistentvolumeclaim "x" not found')},
+        "Unschedulable",
+        'persistentvolumeclaim "x" not found',
+    ),
+    (
+        {"containerStatuses": waiting("CreateContainerConfigError", 'secret "wandb" not found')},
+        "ContainerConfigError",
+        'secret "wandb" not found',
+    ),
+    (
+        {
+            "containerStatuses": [
+                {
+                    "name": "c",
+                    "image": "x",
+                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                    "lastState": {"terminated": {"exitCode": 2, "message": "Traceback\nImportError: no module x\n"}},
+                }
+            ]
+        },
+        "CrashLoop",
+        "ImportError: no module x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "says"), BAD_STARTS, ids=[f"{b[1]}-{i}" for i, b in enumerate(BAD_STARTS)])
+class TestAPodThatCannotStart:
+    def check(self, decided: Plan, kind: str, reason: str, says: str) -> None:
+        assert condition(decided, kind) == ("False", reason)
+        assert says in message(decided, kind)
+        assert decided.status.reason == reason
+
+    def test_of_the_agent_server_is_named(self, status: dict[str, Any], reason: str, says: str) -> None:
+        seen = hrl.world(deployment=hrl.deployment(ready=False), agent_pods=(hrl.pod("agent", **status),))
+        self.check(decide(hrl.job(), seen), "AgentServerReady", reason, says)
+
+    def test_of_the_preflight_is_named(self, status: dict[str, Any], reason: str, says: str) -> None:
+        job = hrl.job()
+        pod = hrl.preflight_pod(job)
+        pod["status"] = {"phase": "Pending", **status}
+        self.check(decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod)), "Admitted", reason, says)
+
+    def test_of_the_trainer_is_named(self, status: dict[str, Any], reason: str, says: str) -> None:
+        job = hrl.job()
+        pod = hrl.trainer_pod("head", phase="Pending", ready=False)
+        pod["status"].update(status)
+        self.check(decide(job, hrl.running_world(job, trainer_pods=(pod,))), "TrainerReady", reason, says)
+
+
+def test_a_quota_that_refuses_the_agent_servers_pod_is_named() -> None:
+    failure = [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}]
+    decided = decide(hrl.job(), hrl.world(deployment=hrl.deployment(ready=False, conditions=failure)))
+    assert condition(decided, "AgentServerReady") == ("False", "PodsRefused")
+    assert "exceeded quota: small" in message(decided, "AgentServerReady")
+
+
+def test_a_quota_that_refuses_the_trainers_pods_is_named() -> None:
+    job = hrl.job()
+    failure = [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: gpus"}]
+    cluster = hrl.ray_cluster(job, conditions=failure)
+    decided = decide(job, hrl.running_world(job, ray_clusters={"quickstart-a1": cluster}, trainer_pods=()))
+    assert condition(decided, "TrainerReady") == ("False", "PodsRefused")
+
+
+def test_a_pod_that_hangs_without_a_state_is_reported_with_its_newest_warning() -> None:
+    pod = hrl.pod("agent", age=90)
+    seen = hrl.world(deployment=hrl.deployment(ready=False), agent_pods=(pod,), warnings={"agent": "MountVolume failed"})
+    assert "MountVolume failed" in message(decide(hrl.job(), seen), "AgentServerReady")
+
+
+def refusal(reason: str = "TaskNotFound", text: str = "2 of 6 prompts name no task") -> str:
+    finding = {"check": "I6", "reason": reason, "severity": "refuse", "message": text}
+    return json.dumps({"schemaVersion": 1, "ok": False, "findings": [finding, finding]})
+
+
+class TestARefusingPreflight:
+    def test_is_a_refusal_with_its_reason_and_message(self) -> None:
+        job = hrl.job()
+        pod = hrl.preflight_pod(job, exit_code=1, message=refusal())
+        decided = decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod))
+        assert decided.status.phase == "Refused"
+        assert condition(decided, "Admitted") == ("False", "TaskNotFound")
+        assert message(decided, "Admitted") == "2 of 6 prompts name no task And 1 more: TaskNotFound."
+        assert "RayCluster/quickstart-a1" not in applied(decided)
+
+    def test_with_an_unknown_reason_is_still_told(self) -> None:
+        job = hrl.job()
+        pod = hrl.preflight_pod(job, exit_code=1, message=refusal("Novel", "so"))
+        decided = decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod))
+        assert condition(decided, "Admitted") == ("False", "PreflightRefused")
+        assert "Novel: so" in message(decided, "Admitted")
+
+    def test_runs_again_after_a_minute_and_the_refusal_stays_on_display_meanwhile(self) -> None:
+        job = hrl.job()
+        pod = hrl.preflight_pod(job, exit_code=1, message=refusal(), ended=5)
+        seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod)
+        first = decide(job, seen)
+        assert deleted(first) == []
+        second = decide(then(job, first), seen, after=60)
+        assert deleted(second) == ["Pod/quickstart-preflight"]
+        third = decide(then(job, second), hrl.world(deployment=hrl.deployment()), after=61)
+        assert "Pod/quickstart-preflight" in applied(third)
+        assert condition(third, "Admitted") == ("False", "TaskNotFound")
+        assert third.status.phase == "Refused"
+
+    def test_waits_longer_each_time(self) -> None:
+        job = hrl.job()
+        for number, pause in ((1, 60), (2, 120), (3, 240)):
+            pod = hrl.preflight_pod(job, exit_code=1, message=refusal(), ended=0, uid=f"pf-{number}")
+            seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod)
+            counted = then(job, decide(job, seen))
+            assert deleted(decide(counted, seen, after=pause - 1)) == []
+            assert deleted(decide(counted, seen, after=pause)) == ["Pod/quickstart-preflight"]
+            job = counted
+
+    def test_runs_again_at_once_when_the_spec_changes(self) -> None:
+        job = hrl.job()
+        pod = hrl.preflight_pod(job, exit_code=1, message=refusal())
+        refused = decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod))
+        edited = hrl.job({"model.path": "other"}, generation=2, status=refused.status)
+        decided = decide(edited, hrl.world(deployment=hrl.deployment(), preflight_pod=pod))
+        assert deleted(decided) == ["Pod/quickstart-preflight"]
+        assert condition(decided, "Admitted") == ("Unknown", "AwaitingPreflight")
+
+    def test_fails_the_job_at_the_start_deadline(self) -> None:
+        job = hrl.job({"trainer.startDeadlineSeconds": 300})
+        pod = hrl.preflight_pod(job, exit_code=1, message=refusal())
+        seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod)
+        decided = decide(then(job, decide(job, seen)), seen, after=301)
+        assert condition(decided, "Finished") == ("True", "StartDeadlineExceeded")
+        assert "TaskNotFound" in message(decided, "Failed")
+
+
+def test_a_crashed_preflight_shows_its_last_line_and_is_retried() -> None:
+    job = hrl.job()
+    pod = hrl.preflight_pod(job, exit_code=137, message="loading\nKilled\n")
+    decided = decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod))
+    assert condition(decided, "Admitted") == ("False", "PreflightCrashed")
+    assert message(decided, "Admitted").endswith("Killed")
+
+
+class TestAFailedDriver:
+    @pytest.mark.parametrize("failure", ["infrastructure", "application", None])
+    def test_is_followed_by_another_attempt_after_a_pause(self, failure: str | None) -> None:
+        job = hrl.job()
+        decided = decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure=failure, message="lost it")))
+        assert decided.status.attempt == 2
+        assert deleted(decided) == ["RayCluster/quickstart-a1"]
+        assert condition(decided, "TrainerReady") == ("False", "BackingOff")
+        record = decided.status.attempts[0]
+        assert (record.outcome, record.message, record.lost_rollouts) == ("Failed", "lost it", 1)
+
+    @pytest.mark.parametrize(
+        ("failure", "reason"), [("configuration", "ConfigurationFailure"), ("storage", "StorageFailure")]
+    )
+    def test_that_a_retry_cannot_help_fails_the_job(self, failure: str, reason: str) -> None:
+        job = hrl.job()
+        decided = decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure=failure, message="bad lr")))
+        assert decided.status.phase == "Failed"
+        assert condition(decided, "Failed") == condition(decided, "Finished") == ("True", reason)
+        assert message(decided, "Failed") == "bad lr"
+
+    def test_on_the_last_attempt_fails_the_job(self) -> None:
+        job = hrl.job({"retries.maxAttempts": 1})
+        decided = decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure="infrastructure")))
+        assert condition(decided, "Failed") == ("True", "InfrastructureFailure")
+
+
+class TestBetweenTwoAttempts:
+    def failed(self) -> tuple[hrl.HarborRLJob, Plan]:
+        job = hrl.job()
+        return job, decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure="infrastructure")))
+
+    def test_nothing_starts_before_the_pause_is_over(self) -> None:
+        job, decided = self.failed()
+        seen = hrl.world(deployment=hrl.deployment(), progress=hrl.progress("FAILED"), progress_exists=True)
+        assert applied(decide(then(job, decided), seen, after=10)) == []
+        assert "Pod/quickstart-preflight" in applied(decide(then(job, decided), seen, after=20))
+
+    def test_the_next_cluster_waits_until_no_pod_of_the_last_one_is_left(self) -> None:
+        job, decided = self.failed()
+        second = then(job, decided)
+        pod = hrl.preflight_pod(second, attempt=2, exit_code=0, message=hrl.PASSED)
+        old = hrl.trainer_pod("worker", terminating=True)
+        seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod, trainer_pods=(old,))
+        waiting_plan = decide(second, seen, after=20)
+        assert condition(waiting_plan, "TrainerReady") == ("False", "WaitingForOldPods")
+        free = hrl.world(deployment=hrl.deployment(), preflight_pod=pod)
+        assert "RayCluster/quickstart-a2" in applied(decide(second, free, after=20))
+
+
+class TestALostHead:
+    def seen_before(self) -> hrl.HarborRLJob:
+        job = hrl.job()
+        return then(job, decide(job, hrl.running_world(job, progress=hrl.progress())))
+
+    def test_is_an_infrastructure_failure(self) -> None:
+        job = self.seen_before()
+        decided = decide(job, hrl.running_world(job, trainer_pods=(), progress=hrl.progress()))
+        assert decided.status.attempt == 2
+        assert decided.status.attempts[0].failure_class == "infrastructure"
+        assert "quickstart-a1-head" in decided.status.attempts[0].message
+
+    def test_is_not_judged_while_its_pod_still_saves(self) -> None:
+        job = self.seen_before()
+        pods = (hrl.trainer_pod("head", terminating=True), hrl.trainer_pod("worker"))
+        assert decide(job, hrl.running_world(job, trainer_pods=pods, progress=hrl.progress())).status.attempt == 1
+
+    def test_after_a_final_verdict_changes_nothing(self) -> None:
+        job = self.seen_before()
+        decided = decide(job, hrl.running_world(job, trainer_pods=(), progress=hrl.progress("SUCCEEDED")))
+        assert decided.status.phase == "Succeeded"
+
+    def test_is_noticed_when_the_whole_cluster_is_gone(self) -> None:
+        job = self.seen_before()
+        decided = decide(job, hrl.world(deployment=hrl.deployment(), progress=hrl.progress(), progress_exists=True))
+        assert decided.status.attempt == 2
+
+    def test_that_ended_by_itself_says_its_last_words(self) -> None:
+        job = hrl.job()
+        ended = {"exitCode": 1, "message": "bind: address already in use"}
+        statuses = [{"name": "ray-head", "image": "x", "state": {"terminated": ended}}]
+        pods = (hrl.trainer_pod("head", phase="Failed", ready=False, containerStatuses=statuses),)
+        decided = decide(job, hrl.running_world(job, trainer_pods=pods))
+        assert "address already in use" in decided.status.attempts[0].message
+
+
+class TestAStall:
+    def after(self, seconds: float, changes: dict[str, Any] | None = None, in_flight: int = 0) -> Plan:
+        job = hrl.job(changes)
+        report = hrl.progress(**{"rollout.medianSeconds": 40.0, "agentServer.inFlight": in_flight})
+        seen = hrl.running_world(job, progress=report)
+        return decide(then(job, decide(job, seen)), seen, after=seconds)
+
+    def test_is_not_called_before_the_trial_ceiling(self) -> None:
+        assert condition(self.after(900), "Stalled") == ("False", "Moving")
+
+    def test_says_that_nothing_moves(self) -> None:
+        assert condition(self.after(1000), "Stalled") == ("True", "NoProgress")
+
+    def test_tells_slow_trials_from_a_dead_run(self) -> None:
+        assert condition(self.after(1000, in_flight=8), "Stalled") == ("True", "AgentServerBusy")
+
+    def test_restarts_the_attempt_when_the_job_wants_it(self) -> None:
+        assert self.after(1000, {"progress.onStall": "Restart"}).status.attempt == 2
+
+
+def test_a_cluster_that_never_runs_fails_at_the_start_deadline_with_its_obstacle() -> None:
+    job = hrl.job({"trainer.startDeadlineSeconds": 300})
+    pods = (hrl.trainer_pod("head", ready=False, phase="Pending"),)
+    pods[0]["status"]["conditions"] = unschedulable("no GPU")
+    seen = hrl.running_world(job, trainer_pods=pods)
+    decided = decide(then(job, decide(job, seen)), seen, after=301)
+    assert condition(decided, "Failed") == ("True", "StartDeadlineExceeded")
+    assert "no GPU" in message(decided, "Failed")
+
+
+def test_the_active_deadline_ends_a_running_job() -> None:
+    job = hrl.job({"activeDeadlineSeconds": 3600})
+    started = then(job, decide(job, hrl.world()))
+    decided = decide(started, hrl.running_world(job, progress=hrl.progress()), after=3601)
+    assert condition(decided, "Failed") == ("True", "ActiveDeadlineExceeded")
