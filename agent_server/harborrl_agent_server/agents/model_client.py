@@ -1,0 +1,92 @@
+"""One chat completion: what the agent may retry, and what each refusal of the session server means."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from harborrl_agent_server.errors import ModelEndpointError
+
+ATTEMPTS = 3
+"""Requests for one turn at most; a server that fails three times in a row fails the trial, not the policy."""
+
+BACKOFF_SECONDS = 1.0
+
+CONTEXT_EXCEEDED = "context_length_exceeded"
+
+
+class ContextLengthExceeded(Exception):  # noqa: N818 - a limit that was reached, and a normal end of a trial
+    """The session has no room for another turn."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    message: dict[str, Any]
+    """Exactly as the server sent it: the session's history must grow by this very object."""
+    finish_reason: str | None
+    total_tokens: int | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+    @property
+    def content(self) -> str:
+        text = self.message.get("content")
+        return text if isinstance(text, str) else ""
+
+
+async def complete(
+    client: httpx.AsyncClient,
+    url: str,
+    body: dict[str, Any],
+    *,
+    api_key: str,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Reply:
+    """POST one completion.
+
+    Connection failures, 429 and 5xx are tried again, `ATTEMPTS` times in all. Everything else is final:
+    400 with the code `context_length_exceeded` raises `ContextLengthExceeded`, all other refusals `ModelEndpointError`.
+    """
+    said = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            await sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
+        try:
+            response = await client.post(url, json=body, headers={"Authorization": f"Bearer {api_key}"})
+        except httpx.HTTPError as error:
+            said = f"{type(error).__name__}: {error}"
+            continue
+        if response.status_code == 200:
+            return reply_from(response)
+        said = f"HTTP {response.status_code}: {response.text[:300]}"
+        if response.status_code == 429 or response.status_code >= 500:
+            continue
+        if response.status_code == 400 and CONTEXT_EXCEEDED in response.text:
+            raise ContextLengthExceeded(said)
+        raise ModelEndpointError(f"{url} refused the turn, {said}; {advice(response.status_code)}")
+    raise ModelEndpointError(f"{url} failed {ATTEMPTS} times, last with {said}; look at the trainer's session server")
+
+
+def reply_from(response: httpx.Response) -> Reply:
+    try:
+        document = response.json()
+        choice = document["choices"][0]
+        message = choice["message"]
+        usage = document.get("usage") or {}
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ModelEndpointError(f"the session server's answer is no chat completion: {response.text[:300]}") from error
+    return Reply(
+        message=message,
+        finish_reason=choice.get("finish_reason"),
+        total_tokens=usage.get("total_tokens"),
+        prompt_tokens=usage.get("prompt_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
+    )
+
+
+def advice(status: int) -> str:
+    if status == 404:
+        return "the session is gone: the trainer restarted or deleted it, so the trial needs a fresh one"
+    return "the request or its history does not fit the session; compare agent and session server versions"

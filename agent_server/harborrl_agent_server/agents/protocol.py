@@ -1,0 +1,66 @@
+"""The bash agent's protocol: pure text in, text out. Simple enough for a model of 135 million parameters.
+
+A reply that holds a fenced block runs it as one shell command; a reply without one ends the trial.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FENCE = re.compile(r"```[ \t]*([A-Za-z]*)[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+
+SHELL_LABELS = frozenset({"sh", "bash", "shell", "console"})
+
+DONE_MARKER = "TASK_DONE"
+"""A line of its own. In a reply without a command it says the same as no command; after a command it saves one more request."""
+
+SYSTEM_PROMPT = f"""You solve tasks in a Linux shell. Answer with one command in a sh block. You will see its exit code and output.
+When the task is done, answer {DONE_MARKER} without a block."""
+
+EXAMPLES: tuple[dict[str, str], ...] = (
+    {"role": "user", "content": "Create the file /app/color.txt with the text blue."},
+    {"role": "assistant", "content": "```sh\necho blue > /app/color.txt\n```"},
+    {"role": "user", "content": "exit code 0\n(no output)"},
+    {"role": "assistant", "content": DONE_MARKER},
+)
+"""A worked trial that stands before the real one; a small model imitates better than it obeys."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a reply asks for."""
+
+    command: str | None
+    """None: the trial is over."""
+    last: bool
+    """The reply also says that nothing follows this command."""
+
+
+def parse_reply(content: str) -> Action:
+    """The first block labelled sh, bash, shell or console; without one, the first block with no label.
+
+    A block that the reply leaves open ends with the reply. Blocks in other languages are not commands. An empty block is no command.
+    """
+    blocks = [(label.lower(), body.strip("\n")) for label, body in FENCE.findall(content)]
+    labelled = [body for label, body in blocks if label in SHELL_LABELS]
+    bare = [body for label, body in blocks if not label]
+    command = next((body for body in [*labelled, *bare] if body.strip()), None)
+    outside = FENCE.sub("", content)
+    done = any(line.strip() == DONE_MARKER for line in outside.splitlines())
+    return Action(command=command, last=command is None or done)
+
+
+def observation(exit_code: int, stdout: str, stderr: str, *, limit: int) -> str:
+    """The user message after a command: exit code, then standard output, then standard error, cut in the middle to `limit` characters."""
+    output = "\n".join(part.rstrip("\n") for part in (stdout, stderr) if part.strip())
+    if len(output) > limit:
+        half = limit // 2
+        output = f"{output[:half]}\n[... {len(output) - 2 * half} characters omitted ...]\n{output[-half:]}"
+    return f"exit code {exit_code}\n{output or '(no output)'}"
+
+
+def opening(system_prompt: str, examples: Sequence[dict[str, Any]], instruction: str) -> list[dict[str, Any]]:
+    """Messages before the first reply."""
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    return [*system, *examples, {"role": "user", "content": instruction.strip()}]

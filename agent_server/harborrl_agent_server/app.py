@@ -1,0 +1,141 @@
+"""Routes only: /run, /flush, /health, /metrics."""
+
+import asyncio
+import contextlib
+import hmac
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+
+import httpx
+from fastapi import FastAPI, HTTPException, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+
+from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest, RunResponse
+from harborrl_agent_server.metrics import Metrics
+from harborrl_agent_server.runs import Runs
+from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.settings import Settings
+
+BODY_LIMIT = 32 * 1024 * 1024
+"""Bytes. A request carries a whole row of the data set, patches included."""
+
+try:
+    VERSION = version("harborrl")
+except PackageNotFoundError:
+    VERSION = "0.1.0"
+    """Run from a checkout."""
+
+
+def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
+    """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up."""
+    metrics = Metrics()
+    metrics.capacity.set(settings.max_concurrent)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
+        async with httpx.AsyncClient(timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None)) as model_client:
+            app.state.runs = Runs(settings, provider, model_client, metrics)
+            lag = asyncio.ensure_future(metrics.watch_loop())
+            try:
+                yield
+            finally:
+                lag.cancel()
+                await app.state.runs.stop(settings.grace_s)
+
+    app = FastAPI(title="HarborRL agent server", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.post("/run")
+    async def run(request: Request) -> RunResponse:
+        runs: Runs = app.state.runs
+        if runs.draining:
+            raise HTTPException(503, "the server is shutting down; ask its successor", headers={"Retry-After": "5"})
+        wanted = parsed(RunRequest, await body_of(request))
+        async with client_watch(request) as gone:
+            return await runs.execute(wanted, gone)
+
+    @app.post("/flush")
+    async def flush(request: Request) -> FlushResponse:
+        if not may_flush(settings, request):
+            raise HTTPException(401, "send Authorization: Bearer with HARBOR_ADMIN_SECRET")
+        runs: Runs = app.state.runs
+        return await runs.flush(parsed(FlushRequest, await body_of(request)).ids())
+
+    @app.get("/health")
+    async def health() -> Health:
+        return health_of(app.state.runs, settings)
+
+    @app.get("/metrics")
+    async def show_metrics() -> Response:
+        runs: Runs = app.state.runs
+        metrics.in_flight.set(runs.slots.taken)
+        metrics.queued.set(runs.slots.queued)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+def health_of(runs: Runs, settings: Settings) -> Health:
+    slots = runs.slots
+    oldest = runs.oldest_s()
+    return Health(
+        status="draining" if runs.draining else "degraded" if runs.leaked else "ok",
+        version=VERSION,
+        instance=settings.pod_name,
+        capacity=slots.capacity,
+        in_flight=slots.taken,
+        queued=slots.queued,
+        free=slots.free,
+        oldest_trial_s=None if oldest is None else round(oldest, 3),
+        budgets=asdict(settings.budgets),
+        outcomes=dict(runs.outcomes),
+    )
+
+
+def may_flush(settings: Settings, request: Request) -> bool:
+    """Without a secret the network decides who reaches us; with one, only its bearer may."""
+    if not settings.admin_secret:
+        return True
+    sent = request.headers.get("authorization", "")
+    return hmac.compare_digest(sent.encode(), f"Bearer {settings.admin_secret}".encode())
+
+
+async def body_of(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > BODY_LIMIT:
+                raise HTTPException(413, f"the body is larger than {BODY_LIMIT} bytes; send fewer columns of the data set")
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the client left before its body was complete") from error
+    return bytes(body)
+
+
+def parsed[Model: BaseModel](model: type[Model], body: bytes) -> Model:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise HTTPException(422, error.errors(include_url=False, include_input=False, include_context=False)) from error
+
+
+@contextlib.asynccontextmanager
+async def client_watch(request: Request) -> AsyncIterator[asyncio.Future[None]]:
+    """A future that completes when the client hangs up; the framework alone would never tell a handler that waits."""
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def listen() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        if not gone.done():
+            gone.set_result(None)
+
+    listener = asyncio.ensure_future(listen())
+    try:
+        yield gone
+    finally:
+        listener.cancel()
+        gone.cancel()

@@ -1,0 +1,98 @@
+"""Wire types of `/run`, `/flush` and `/health` (docs/contracts.md; fixtures in tests/contract)."""
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ExitStatus(StrEnum):
+    """How a trial ended: a closed vocabulary. The first group may train, the second never does."""
+
+    SUBMITTED = "Submitted"
+    TURN_LIMIT = "TurnLimitExceeded"
+    TIME_LIMIT = "TimeLimitExceeded"
+    SEQUENCE_LENGTH_LIMIT = "SequenceLengthLimitExceeded"
+    VERIFIER_ERROR = "VerifierError"
+    AGENT_ERROR = "AgentError"
+
+    ABORTED = "Aborted"
+    SANDBOX_UNAVAILABLE = "SandboxUnavailable"
+    SANDBOX_LOST = "SandboxLost"
+    MODEL_ENDPOINT_FAILED = "ModelEndpointFailed"
+    QUEUE_TIMEOUT = "QueueTimeout"
+    TASK_NOT_FOUND = "TaskNotFound"
+    INVALID_INSTANCE_ID = "InvalidInstanceId"
+    INVALID_AGENT = "InvalidAgent"
+    SERVER_ERROR = "ServerError"
+
+
+class RunRequest(BaseModel):
+    """One trial. Every further key is a column of the data set: it may be large or hold the gold patch, so it is dropped here."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    instance_id: str
+    agent_name: str | None = None
+    """Unset: the server's `--agent-name`."""
+    base_url: str | None = None
+    """The session, up to and including `/v1`. Agents that ask no model need none."""
+    model: str = "model"
+    api_key: str = Field(default="dummy", repr=False)
+    sampling_params: dict[str, Any] = Field(default_factory=dict)
+    """ChatCompletionRequest fields, forwarded unchanged with every model request."""
+    max_seq_len: int | None = Field(default=None, gt=0)
+    """Tokens of prompt and completions together; judged by the `usage` of each reply."""
+    session_server_id: str | None = None
+    session_server_instance_id: str | None = None
+    """Names the training session that `/flush` cancels."""
+    deadline_s: float | None = Field(default=None, gt=0)
+    """Seconds from receipt in which the client will still read an answer."""
+
+
+class RunResponse(BaseModel):
+    reward: float = 0.0
+    """Meaningful only when `eval_report` is not empty."""
+    exit_status: ExitStatus
+    eval_report: dict[str, float] = Field(default_factory=dict)
+    agent_metrics: dict[str, float] = Field(default_factory=dict)
+    """Finite numbers; what was not measured is absent, never 0."""
+    trial_name: str | None = None
+    infra_failure: bool
+    exception_type: str | None = None
+    message: str | None = None
+    """One line for people: what broke, where, what to do. Null when nothing did."""
+    phase_seconds: dict[str, float] = Field(default_factory=dict)
+    warnings: list[str] = Field(default_factory=list)
+
+
+class FlushRequest(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    session_server_instance_id: str | None = None
+    session_server_instance_ids: list[str] = Field(default_factory=list)
+
+    def ids(self) -> list[str]:
+        """The named instances, each once, in the order given."""
+        single = [self.session_server_instance_id] if self.session_server_instance_id else []
+        return list(dict.fromkeys([*single, *self.session_server_instance_ids]))
+
+
+class FlushResponse(BaseModel):
+    cancelled: int
+    pending: int
+    """Cancelled trials whose teardown had not finished when this answer was written."""
+    ids: list[str]
+
+
+class Health(BaseModel):
+    status: str
+    version: str
+    instance: str
+    capacity: int
+    in_flight: int
+    queued: int
+    free: int
+    oldest_trial_s: float | None
+    budgets: dict[str, float]
+    outcomes: dict[str, int]

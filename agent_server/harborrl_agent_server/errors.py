@@ -1,0 +1,50 @@
+"""Errors of a trial, named after the boundary that broke.
+
+None of them is a `TimeoutError`: Harbor relabels every `TimeoutError` that crosses an environment or an agent as a time-out
+of the phase. What each means for the sample is decided in `outcomes`, by class name, because that is what Harbor records.
+"""
+
+from harbor.models.trial.error_policy import ErrorPolicyOverride
+
+
+class SandboxStartError(Exception):
+    """The sandbox never became ready. The policy has done nothing yet; the trial may be repeated elsewhere or later."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+
+
+class SandboxLostError(Exception):
+    """A running sandbox disappeared (node gone, pod deleted or preempted). Nothing of the trial can be trusted."""
+
+
+class SandboxTransportError(Exception):
+    """The connection to a sandbox broke before the command's status arrived. Never read as an exit code."""
+
+
+class SandboxResourceError(Exception):
+    """The sandbox was killed by its own limits (memory, ephemeral storage): the policy's doing, graded 0."""
+
+
+class ModelEndpointError(Exception):
+    """The session server failed, refused, or no longer knows the session. The sample has no usable tokens."""
+
+
+class StartupError(Exception):
+    """The server cannot start as configured. One line: what, where, what to do."""
+
+
+NEVER_GRADED = ErrorPolicyOverride(should_retry=False, should_grade=False, has_valid_reward=False)
+
+ERROR_POLICY: dict[str, ErrorPolicyOverride] = {
+    error.__name__: NEVER_GRADED
+    for error in (
+        SandboxStartError,
+        SandboxLostError,
+        SandboxTransportError,
+        SandboxResourceError,
+        ModelEndpointError,
+    )
+}
+"""Harbor grades unknown exceptions and calls their reward valid; ours are known to be neither."""

@@ -1,0 +1,114 @@
+"""What a trial's end means for the sample: pure, one ordered table.
+
+The rule behind it: a sample is discarded only for what the policy cannot have caused. Infrastructure is never a number.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from harborrl_agent_server.contract import ExitStatus
+
+
+class Cause(StrEnum):
+    """Why a run was ended from outside; the first one wins."""
+
+    FLUSH = "flush"
+    CLIENT_GONE = "client_gone"
+    SHUTDOWN = "shutdown"
+    OVERRUN = "overrun"
+    """All budgets together are spent and Harbor has not come back."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a trial that is over."""
+
+    cause: Cause | None = None
+    exception: str | None = None
+    """Class name of the exception that Harbor recorded first."""
+    message: str = ""
+    fault: str | None = None
+    """Class name of the first sandbox error that our own code saw; Harbor wraps some and swallows some."""
+    fault_message: str = ""
+    agent_started: bool = False
+    agent_end: ExitStatus | None = None
+    """How the agent says it ended."""
+    agent_timed_out: bool = False
+    """The agent phase really lasted its whole budget; Harbor calls any escaping TimeoutError a time-out."""
+    verifier_started: bool = False
+    after_grading: bool = False
+    """The exception came when the verifier was done: from stopping the sandbox, say."""
+    rewards: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    exit_status: ExitStatus
+    reward: float = 0.0
+    eval_report: dict[str, float] = field(default_factory=dict)
+    message: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def infra_failure(self) -> bool:
+        return not self.eval_report
+
+
+class RewardError(ValueError):
+    """The verifier's numbers do not say what the reward is."""
+
+
+ZERO = {"reward": 0.0}
+
+
+def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:
+    """The verdict on a trial; the first line that applies decides."""
+    why = f"{seen.exception}: {seen.message}" if seen.exception else None
+    if seen.cause in {Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN}:
+        return Verdict(ExitStatus.ABORTED, message=f"cancelled: {seen.cause}")
+    if seen.cause is Cause.OVERRUN:
+        return Verdict(ExitStatus.SERVER_ERROR, message="the trial outlived all its budgets and was removed; look at the server's log")
+    if seen.fault == "SandboxResourceError":
+        return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)
+    if not seen.agent_started:
+        return Verdict(ExitStatus.SANDBOX_UNAVAILABLE, message=why or seen.fault_message or "the sandbox never started")
+    if seen.exception == "ModelEndpointError":
+        return Verdict(ExitStatus.MODEL_ENDPOINT_FAILED, message=why)
+    if seen.fault is not None and (seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)):
+        return Verdict(ExitStatus.SANDBOX_LOST, message=f"{seen.fault}: {seen.fault_message}")
+    return graded(seen, reward_key=reward_key)
+
+
+def graded(seen: Evidence, *, reward_key: str | None) -> Verdict:
+    """Trials whose end is the policy's own or the verifier's."""
+    why = f"{seen.exception}: {seen.message}" if seen.exception else None
+    limit = ExitStatus.TIME_LIMIT if seen.exception == "AgentTimeoutError" and seen.agent_timed_out else None
+    limit = limit or (seen.agent_end if seen.agent_end is not ExitStatus.SUBMITTED else None)
+    try:
+        reward, report = reward_from(seen.rewards, reward_key) if seen.rewards is not None else (0.0, None)
+    except RewardError as error:
+        return Verdict(limit or ExitStatus.VERIFIER_ERROR, eval_report=dict(ZERO), message=str(error))
+    if limit is not None:
+        return Verdict(limit, reward=reward, eval_report=report or dict(ZERO), message=why)
+    if report is not None:
+        if seen.exception is None or seen.after_grading:
+            late = (f"after grading: {why}",) if why else ()
+            return Verdict(seen.agent_end or ExitStatus.SUBMITTED, reward=reward, eval_report=report, warnings=late)
+        return Verdict(ExitStatus.AGENT_ERROR, reward=reward, eval_report=report, message=why)
+    if seen.verifier_started:
+        return Verdict(ExitStatus.VERIFIER_ERROR, eval_report=dict(ZERO), message=why or "the verifier reported nothing")
+    return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=why)
+
+
+def reward_from(rewards: Mapping[str, float], reward_key: str | None) -> tuple[float, dict[str, float]]:
+    """The reward and the whole report: `reward_key` if set, else the key `reward`, else the only key."""
+    report = {key: float(value) for key, value in rewards.items()}
+    broken = [key for key, value in report.items() if not math.isfinite(value)]
+    if broken:
+        raise RewardError(f"the verifier reported no finite number for {', '.join(broken)}")
+    key = reward_key or ("reward" if "reward" in report else next(iter(report), None) if len(report) == 1 else None)
+    if key is None or key not in report:
+        raise RewardError(f"the verifier reported {', '.join(report) or 'nothing'}; name the reward with --reward-key (job: rewardKey)")
+    return report[key], report

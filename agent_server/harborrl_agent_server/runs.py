@@ -1,0 +1,247 @@
+"""The life of a run: registered, queued, running, over. The first cause that ends it wins, and its teardown is nobody's caller's."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import httpx
+
+from harborrl_agent_server.admission import Slots
+from harborrl_agent_server.agents.registry import InvalidAgentError, agent_config
+from harborrl_agent_server.bounded import finish, keep
+from harborrl_agent_server.contract import ExitStatus, FlushResponse, RunRequest, RunResponse
+from harborrl_agent_server.endpoints import EndpointRefusedError
+from harborrl_agent_server.metrics import Metrics
+from harborrl_agent_server.outcomes import Cause, Verdict, judge
+from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError, task_directory
+from harborrl_agent_server.trial import BadTaskError, TrialRun
+
+LOG = logging.getLogger(__name__)
+
+FLUSH_WAIT_SECONDS = 10.0
+"""How long `/flush` waits for cancelled trials before it counts them as pending."""
+
+FORCE_SECONDS = 30.0
+"""After the cleanup budget: how long a sandbox removed behind Harbor's back may take before its slot is freed anyway."""
+
+REFUSALS: dict[type[Exception], ExitStatus] = {
+    InvalidInstanceIdError: ExitStatus.INVALID_INSTANCE_ID,
+    TaskNotFoundError: ExitStatus.TASK_NOT_FOUND,
+    BadTaskError: ExitStatus.TASK_NOT_FOUND,
+    InvalidAgentError: ExitStatus.INVALID_AGENT,
+    EndpointRefusedError: ExitStatus.MODEL_ENDPOINT_FAILED,
+}
+
+
+@dataclass(eq=False)
+class Run:
+    """One `/run` call."""
+
+    request: RunRequest
+    registered: float
+    number: int
+    cause: Cause | None = None
+    admitted: float | None = None
+    trial: TrialRun | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def cancel(self, cause: Cause) -> None:
+        """End the run; the first cause stands, later ones change nothing."""
+        if self.cause is None and not self.ended.is_set():
+            self.cause = cause
+            self._cancelled.set()
+
+    async def cancellation(self) -> None:
+        await self._cancelled.wait()
+
+
+class Runs:
+    """All runs of this server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        provider: SandboxProvider,
+        model_client: httpx.AsyncClient,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.provider = provider
+        self.model_client = model_client
+        self.metrics = metrics
+        self.slots = Slots(settings.max_concurrent)
+        self.live: set[Run] = set()
+        self.outcomes: Counter[str] = Counter()
+        self.draining = False
+        self.leaked = 0
+        self._clock = clock
+        self._numbers = itertools.count(1)
+
+    def oldest_s(self) -> float | None:
+        started = [run.admitted for run in self.live if run.admitted is not None]
+        return self._clock() - min(started) if started else None
+
+    async def execute(self, request: RunRequest, gone: asyncio.Future[None]) -> RunResponse:
+        """Run one trial and answer; `gone` completes when the client has left, which frees the slot at once."""
+        run = Run(request, registered=self._clock(), number=next(self._numbers))
+        self.live.add(run)
+        answer = keep(self._life(run))
+        gone.add_done_callback(lambda _: run.cancel(Cause.CLIENT_GONE))
+        return await asyncio.shield(answer)
+
+    async def _life(self, run: Run) -> RunResponse:
+        try:
+            answer = await self._answer(run)
+        except Exception as error:
+            LOG.exception("run %d of %s failed inside the server", run.number, run.request.instance_id)
+            answer = refusal(ExitStatus.SERVER_ERROR, f"{type(error).__name__}: {error}; look at the server's log")
+        finally:
+            self.live.discard(run)
+            run.ended.set()
+        answer.agent_metrics["total_time"] = round(self._clock() - run.registered, 6)
+        self.outcomes[answer.exit_status] += 1
+        self.metrics.observe(answer)
+        if run.trial is not None:
+            run.trial.write_record(run.request, answer.model_dump(mode="json"))
+        LOG.info("run %d %s: %s reward %s %s", run.number, run.request.instance_id, answer.exit_status, answer.reward, answer.message or "")
+        return answer
+
+    async def _answer(self, run: Run) -> RunResponse:
+        try:
+            task_dir = task_directory(self.settings.tasks_dir, run.request.instance_id)
+            agent = agent_config(run.request, self.settings)
+        except tuple(REFUSALS) as error:
+            return refusal(REFUSALS[type(error)], str(error))
+        if not await self._admitted(run):
+            return self._not_admitted(run)
+        run.admitted = self._clock()
+        try:
+            run.trial = await TrialRun.create(
+                run.request,
+                task_dir=task_dir,
+                agent=agent,
+                settings=self.settings,
+                provider=self.provider,
+                model_client=self.model_client,
+            )
+            await self._to_its_end(run, run.trial)
+        except BadTaskError as error:
+            return refusal(REFUSALS[BadTaskError], str(error))
+        finally:
+            self.slots.give_back()
+        return self._response(run, run.trial)
+
+    async def _admitted(self, run: Run) -> bool:
+        """Wait for a slot until one is ours, the run is cancelled, or the trial could no longer end in time."""
+        patience = None
+        if run.request.deadline_s is not None:
+            patience = run.request.deadline_s - self.settings.budgets.total()
+            if patience < 0:
+                return False
+        turn = asyncio.ensure_future(self.slots.take())
+        cancelled = asyncio.ensure_future(run.cancellation())
+        await asyncio.wait({turn, cancelled}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        cancelled.cancel()
+        if turn.done() and run.cause is None:
+            return True
+        if turn.done():
+            self.slots.give_back()
+        else:
+            turn.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await turn
+        return False
+
+    def _not_admitted(self, run: Run) -> RunResponse:
+        waited = self._clock() - run.registered
+        if run.cause is not None:
+            answer = refusal(ExitStatus.ABORTED, f"cancelled while queued: {run.cause}")
+        else:
+            need = self.settings.budgets.total()
+            answer = refusal(
+                ExitStatus.QUEUE_TIMEOUT,
+                f"no slot in {waited:.0f} s, and a trial may take {need:.0f} s of the {run.request.deadline_s:.0f} s that the client waits; "
+                "raise --max-concurrent, send fewer trials at once, or wait longer",
+            )
+        answer.phase_seconds["queue"] = round(waited, 3)
+        return answer
+
+    async def _to_its_end(self, run: Run, trial: TrialRun) -> None:
+        """Await the trial; on a cause, cancel it exactly once and see the teardown through, by force if it hangs."""
+        budgets = self.settings.budgets
+        task = keep(trial.run())
+        cancelled = asyncio.ensure_future(run.cancellation())
+        await asyncio.wait({task, cancelled}, timeout=budgets.total() + budgets.cleanup_s, return_when=asyncio.FIRST_COMPLETED)
+        cancelled.cancel()
+        if task.done():
+            return
+        run.cancel(Cause.OVERRUN)
+        task.cancel()
+        await asyncio.wait({task}, timeout=budgets.cleanup_s)
+        if not task.done():
+            LOG.warning("trial %s: teardown takes longer than %.0f s; removing its sandbox by force", trial.name, budgets.cleanup_s)
+            await finish(trial.destroy_sandboxes(), FORCE_SECONDS)
+            await asyncio.wait({task}, timeout=1)
+        if not task.done():
+            self.leaked += 1
+            self.metrics.leaked.inc()
+            LOG.error("trial %s does not end; its slot is freed, its task goes on", trial.name)
+
+    def _response(self, run: Run, trial: TrialRun) -> RunResponse:
+        evidence = trial.evidence(run.cause, agent_timeout_s=self.settings.budgets.agent_timeout_s)
+        verdict = judge(evidence, reward_key=self.settings.reward_key)
+        answer = response_from(verdict)
+        answer.trial_name = trial.name
+        answer.exception_type = evidence.exception
+        answer.agent_metrics = trial.metrics()
+        queue = (run.admitted or run.registered) - run.registered
+        answer.phase_seconds = {"queue": round(queue, 3), **trial.phase_seconds()}
+        answer.warnings = [*verdict.warnings, *trial.scope.warnings]
+        return answer
+
+    async def flush(self, ids: Iterable[str], wait_s: float = FLUSH_WAIT_SECONDS) -> FlushResponse:
+        """Cancel every run of the named training sessions. The names stay usable: over-sampling aborts happen every step."""
+        wanted = set(ids)
+        hit = [run for run in self.live if run.request.session_server_instance_id in wanted]
+        for run in hit:
+            run.cancel(Cause.FLUSH)
+        await wait_ended(hit, wait_s)
+        return FlushResponse(cancelled=len(hit), pending=sum(not run.ended.is_set() for run in hit), ids=sorted(wanted))
+
+    async def stop(self, grace_s: float) -> None:
+        """Cancel everything and wait for the answers, at most `grace_s`."""
+        self.draining = True
+        live = list(self.live)
+        for run in live:
+            run.cancel(Cause.SHUTDOWN)
+        await wait_ended(live, grace_s)
+
+
+async def wait_ended(runs: Iterable[Run], limit_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            for run in runs:
+                await run.ended.wait()
+
+
+def response_from(verdict: Verdict) -> RunResponse:
+    return RunResponse(
+        reward=verdict.reward,
+        exit_status=verdict.exit_status,
+        eval_report=verdict.eval_report,
+        infra_failure=verdict.infra_failure,
+        message=verdict.message,
+    )
+
+
+def refusal(status: ExitStatus, message: str) -> RunResponse:
+    return response_from(Verdict(status, message=message))

@@ -1,0 +1,89 @@
+"""Anchors: ConfigMaps that own the sandboxes, because an owner reference cannot cross namespaces.
+
+One a job and, below it, one a server pod: deleting the job's removes everything, deleting the pod's only what that pod made.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, settled
+from harborrl_agent_server.sandboxes.pods import labels_for
+from harborrl_agent_server.settings import JobIdentity
+
+LOG = logging.getLogger(__name__)
+
+JOB_PATH = "/apis/harborrl.dev/v1alpha1/namespaces/{namespace}/harborrljobs/{name}"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    name: str
+    uid: str
+
+    def owner(self) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": self.uid}
+
+
+class Anchors:
+    """The anchors of one server pod."""
+
+    def __init__(self, cluster: Cluster, namespace: str, job: JobIdentity, pod_name: str) -> None:
+        self._cluster = cluster
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._job = job
+        self._pod_name = pod_name
+        self._job_anchor: Anchor | None = None
+        self.own: Anchor | None = None
+
+    async def create(self) -> Anchor:
+        """Both anchors; those that a killed predecessor of this pod left are taken over."""
+        own_name = f"server-{self._pod_name}"
+        if self._job:
+            job_name = f"{self._job.namespace}-{self._job.name}-{self._job.uid[:8]}"
+            self._job_anchor = await self._ensure(job_name, [])
+            own_name = f"{job_name}-{self._pod_name.removeprefix(f'{self._job.name}-')}"
+        owners = [self._job_anchor.owner()] if self._job_anchor else []
+        self.own = await self._ensure(own_name, owners)
+        return self.own
+
+    async def _ensure(self, name: str, owners: list[dict[str, Any]]) -> Anchor:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": labels_for(self._job, "anchor"), "ownerReferences": owners},
+            "data": {"server": self._pod_name},
+        }
+        try:
+            made = await self._cluster.request("POST", self._path, body=body)
+        except KubeError as error:
+            if error.status != 409:
+                raise StartupError(f"cannot create ConfigMap {name} in the sandbox namespace: {error}; check namespace and RBAC of the chart") from error
+            made = await self._cluster.request("GET", f"{self._path}/{name}")
+        except KubeUnreachableError as error:
+            raise StartupError(f"the API server does not answer: {error}") from error
+        return Anchor(name, made["metadata"]["uid"])
+
+    async def remove(self) -> None:
+        """At the end: the job's anchor if the job is gone, else this pod's own. Garbage collection removes what they own."""
+        target = self._job_anchor if self._job_anchor and await self._job_is_gone() else self.own
+        if target is None:
+            return
+        try:
+            await settled(self._cluster, f"{self._path}/{target.name}", target.uid)
+        except (KubeError, KubeUnreachableError) as error:
+            LOG.warning("anchor %s could not be deleted (%s); the operator's sweeper removes it when the job is gone", target.name, error)
+
+    async def _job_is_gone(self) -> bool:
+        try:
+            found = await self._cluster.request("GET", JOB_PATH.format(namespace=self._job.namespace, name=self._job.name))
+        except KubeError as error:
+            if error.status == 404:
+                return True
+            LOG.warning("cannot tell whether job %s still exists (%s); taking it as alive", self._job.name, error)
+            return False
+        except KubeUnreachableError as error:
+            LOG.warning("cannot tell whether job %s still exists (%s); taking it as alive", self._job.name, error)
+            return False
+        return bool(found["metadata"]["uid"] != self._job.uid)

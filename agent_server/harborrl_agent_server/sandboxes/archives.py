@@ -1,0 +1,55 @@
+"""Directory transfers as tar archives: what goes in carries no foreign owner, what comes out cannot leave its directory."""
+
+import tarfile
+from pathlib import Path
+from typing import IO
+
+from harborrl_agent_server.sandboxes.streams import TransferTooLargeError
+
+
+class BadArchiveError(Exception):
+    """A sandbox sent something that is not a whole tar archive."""
+
+
+def pack_directory(source: Path, archive: IO[bytes]) -> None:
+    """The children of `source`, owned by root: modes, symlinks and empty directories kept; the target directory's own mode untouched."""
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for child in sorted(source.iterdir()):
+            tar.add(child, arcname=child.name, filter=_owned_by_root)
+
+
+def pack_file(source: Path, name: str, archive: IO[bytes]) -> None:
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.add(source.resolve(), arcname=name, filter=_owned_by_root)
+
+
+def unpack(archive: IO[bytes], target: Path, *, limit: int) -> list[str]:
+    """Extract into `target`; returns the names that were refused.
+
+    Absolute paths, `..`, links that lead outside and devices are skipped one by one, so that a hostile name does not cost the rest.
+    A file already in the way is replaced, never written through: it may be a link that an earlier member made.
+    """
+    refused: list[str] = []
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        with tarfile.open(fileobj=archive, mode="r:") as tar:
+            for member in tar:
+                limit -= member.size
+                if limit < 0:
+                    raise TransferTooLargeError("the archive unpacks to more than the transfer limit")
+                if member.isdev():
+                    refused.append(member.name)
+                    continue
+                try:
+                    tar.extract(member, target, filter="data")
+                except (tarfile.FilterError, OSError):
+                    refused.append(member.name)
+    except tarfile.ReadError as error:
+        raise BadArchiveError(f"the sandbox sent no whole tar archive: {error}") from error
+    return refused
+
+
+def _owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return None if member.isdev() else member

@@ -1,0 +1,230 @@
+"""What our sandboxes have in common: Harbor's environment interface over one primitive, a byte-exact command stream."""
+
+import asyncio
+import shlex
+import tempfile
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, override
+from uuid import uuid4
+
+from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
+
+from harborrl_agent_server.bounded import finish
+from harborrl_agent_server.errors import (
+    SandboxLostError,
+    SandboxResourceError,
+    SandboxStartError,
+    SandboxTransportError,
+)
+from harborrl_agent_server.sandboxes import archives, commands
+from harborrl_agent_server.sandboxes.streams import CHUNK, Capture, FileSink, Sink
+from harborrl_agent_server.scope import CURRENT
+
+OUTPUT_LIMIT = 10 * 1024 * 1024
+"""Bytes of one stream of one command that are kept."""
+
+TRANSFER_LIMIT = 512 * 1024 * 1024
+"""Bytes of one upload or download."""
+
+TRANSFER_SECONDS = 300.0
+"""Harbor sets no limit of its own, and a transfer that hangs would hold the trial's slot for ever."""
+
+KILL_SECONDS = 10.0
+
+FAULTS = (SandboxStartError, SandboxLostError, SandboxTransportError, SandboxResourceError)
+
+
+class ShellSandbox(BaseEnvironment):
+    """A Linux sandbox with /bin/sh. Commands run as root unless the task names a user.
+
+    A subclass boots and removes it and carries one command's bytes; everything else is here.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.scope = CURRENT.get()
+        self.scope.sandboxes.append(self)
+
+    @property
+    @override
+    def capabilities(self) -> EnvironmentCapabilities:
+        return EnvironmentCapabilities()
+
+    @classmethod
+    @override
+    def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
+        return EnvironmentResourceCapabilities(
+            cpu_limit=True, cpu_request=True, memory_limit=True, memory_request=True, fractional_cpus=True
+        )
+
+    @override
+    def _validate_definition(self) -> None:
+        """Whether an image can be had is the subclass's matter; a Dockerfile is never built here."""
+
+    @abstractmethod
+    async def boot(self) -> None:
+        """Bring the sandbox up; raises `SandboxStartError`."""
+
+    @abstractmethod
+    async def destroy(self) -> None:
+        """Remove the sandbox; bounded, never raises, harmless when repeated or when nothing was booted."""
+
+    @abstractmethod
+    async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
+        """Run `argv` to its end and return its exit code.
+
+        `stdin` is sent whole and then closed. Raises `SandboxLostError`, `SandboxResourceError` or `SandboxTransportError`;
+        a status that never arrived is never an exit code. Cancelling closes the connection, not the command.
+        """
+
+    @override
+    async def start(self, force_build: bool) -> None:
+        async def boot() -> None:
+            await self.boot()
+            if workdir := self.task_env_config.workdir:
+                await self._plain([commands.SHELL, "-c", f"mkdir -p {shlex.quote(workdir)}"], limit_s=KILL_SECONDS)
+            await self.ensure_dirs(self._mount_targets(writable_only=True))
+            await self._upload_environment_dir_after_start()
+
+        await self._faults_noted(boot)
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        await self.destroy()
+
+    async def quiesce(self) -> None:
+        """End every process but the sandbox's first, and empty /tests, before the verifier's files arrive."""
+        await self._faults_noted(lambda: self._plain([commands.SHELL, "-c", commands.QUIESCE], limit_s=KILL_SECONDS))
+
+    @override
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: float | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        """Run a shell command. One that outlives `timeout_sec` is killed and returns 124, as Harbor expects."""
+        text = commands.script(
+            command,
+            cwd=cwd or self.task_env_config.workdir,
+            env=self._merge_env(env),
+            user=self._resolve_user(user),
+        )
+        return await self._faults_noted(lambda: self._run(text, timeout_sec))
+
+    async def _run(self, text: str, timeout_sec: float | None) -> ExecResult:
+        token = f"/tmp/.harborrl-{uuid4().hex[:12]}"  # noqa: S108 - inside the sandbox
+        argv = [commands.SHELL, "-c", text]
+        if len(text) > commands.LONGEST_ARGUMENT:
+            await self._write(f"{token}.sh", text.encode())
+            argv = [commands.SHELL, f"{token}.sh"]
+        out, err = Capture(OUTPUT_LIMIT), Capture(OUTPUT_LIMIT)
+        pid_file = f"{token}.pid"
+        try:
+            async with asyncio.timeout(timeout_sec):
+                code = await self.stream(commands.supervised(argv, pid_file), stdin=None, stdout=out, stderr=err)
+        except TimeoutError:
+            await finish(self._kill(pid_file), KILL_SECONDS)
+            code = 124
+        except asyncio.CancelledError:
+            await finish(self._kill(pid_file), KILL_SECONDS)
+            raise
+        return ExecResult(stdout=out.text(), stderr=err.text(), return_code=code)
+
+    async def _kill(self, pid_file: str) -> None:
+        await self.stream(commands.kill(pid_file), stdin=None, stdout=_ignore, stderr=_ignore)
+
+    async def _plain(self, argv: list[str], *, limit_s: float, stdin: IO[bytes] | None = None, stdout: Sink | None = None) -> None:
+        """Run one of our own commands: anything but exit code 0 in time is an error that shows what it said."""
+        err = Capture(16 * 1024)
+        try:
+            async with asyncio.timeout(limit_s):
+                code = await self.stream(argv, stdin=stdin, stdout=stdout or _ignore, stderr=err)
+        except TimeoutError as error:
+            raise SandboxTransportError(f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}") from error
+        if code:
+            raise RuntimeError(f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}")
+
+    async def _write(self, path: str, content: bytes) -> None:
+        with tempfile.TemporaryFile() as file:
+            file.write(content)
+            file.seek(0)
+            await self._plain([commands.SHELL, "-c", f"cat >{shlex.quote(path)}"], limit_s=TRANSFER_SECONDS, stdin=file)
+
+    @override
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        target = PurePosixPath(target_path)
+        await self._upload(lambda file: archives.pack_file(Path(source_path), target.name, file), str(target.parent))
+
+    @override
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        if not Path(source_dir).is_dir():
+            raise FileNotFoundError(f"{source_dir} is not a directory")
+        await self._upload(lambda file: archives.pack_directory(Path(source_dir), file), target_dir)
+
+    async def _upload(self, pack: Callable[[IO[bytes]], None], target_dir: str) -> None:
+        quoted = shlex.quote(target_dir)
+        argv = [commands.SHELL, "-c", f"mkdir -p {quoted} && exec tar -xf - -C {quoted}"]
+        with tempfile.TemporaryFile() as file:
+            await asyncio.to_thread(pack, file)
+
+            async def send() -> None:
+                file.seek(0)
+                await self._plain(argv, limit_s=TRANSFER_SECONDS, stdin=file)
+
+            await self._faults_noted(lambda: self._twice(send))
+
+    @override
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        Path(target_path).parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile() as file:
+            await self._download([commands.SHELL, "-c", f"exec cat {shlex.quote(source_path)}"], file)
+            Path(target_path).unlink(missing_ok=True)
+            with Path(target_path).open("wb") as target:
+                while chunk := file.read(CHUNK):
+                    target.write(chunk)
+
+    @override
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        with tempfile.TemporaryFile() as file:
+            await self._download([commands.SHELL, "-c", f"exec tar -cf - -C {shlex.quote(source_dir)} ."], file)
+            refused = await asyncio.to_thread(archives.unpack, file, Path(target_dir), limit=TRANSFER_LIMIT)
+        if refused:
+            self.scope.warnings.append(f"{source_dir}: left out unsafe names {', '.join(map(repr, refused[:5]))}")
+
+    async def _download(self, argv: list[str], file: IO[bytes]) -> None:
+        async def receive() -> None:
+            file.seek(0)
+            file.truncate()
+            await self._plain(argv, limit_s=TRANSFER_SECONDS, stdout=FileSink(file, TRANSFER_LIMIT))
+
+        await self._faults_noted(lambda: self._twice(receive))
+        file.seek(0)
+
+    async def _twice(self, transfer: Callable[[], Awaitable[None]]) -> None:
+        """A transfer can be repeated; an API server that restarts breaks connections while the pod lives on."""
+        try:
+            await transfer()
+        except SandboxTransportError:
+            await transfer()
+
+    async def _faults_noted[Result](self, work: Callable[[], Awaitable[Result]]) -> Result:
+        try:
+            return await work()
+        except FAULTS as error:
+            self.scope.blame(error)
+            raise
+
+
+async def chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while data := file.read(CHUNK):
+        yield data
+
+
+def _ignore(_: bytes) -> None:
+    pass

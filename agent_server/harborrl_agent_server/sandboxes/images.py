@@ -1,0 +1,90 @@
+"""Which image a task's sandbox runs, and what it may use: pure."""
+
+from decimal import Decimal
+from typing import Any
+
+from harbor.models.task.config import EnvironmentConfig
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from harborrl_agent_server.errors import SandboxStartError
+
+SUFFIXES = {
+    "m": Decimal("0.001"),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate(("", "k", "M", "G", "T", "P"))},
+    **{f"{letter}i": Decimal(1024) ** (power + 1) for power, letter in enumerate("KMGTP")},
+}
+
+
+class Images(BaseModel):
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    map: dict[str, str] = Field(default_factory=dict)
+    """Task directory name, or the image that a task names, to the image to run: for tasks that name none, and for mirrors."""
+    template: str | None = None
+    """Image of every other task: `{task}` is its directory name, `{hash}` the content hash of its environment folder."""
+    pull_secrets: list[str] = Field(default_factory=list)
+    """Secrets of the sandbox namespace."""
+
+
+class SandboxConfig(BaseModel):
+    """`agentServer.sandbox` of the job, resolved. What it does not know is ignored."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    images: Images = Field(default_factory=Images)
+    limits: dict[str, str] = Field(default_factory=dict)
+    """Most that one sandbox may ask for, by Kubernetes resource name; a task that asks for more is refused."""
+    defaults: dict[str, str] = Field(default_factory=dict)
+    """Requests of tasks that set none, by Kubernetes resource name."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: list[dict[str, Any]] = Field(default_factory=list)
+    priority_class_name: str | None = None
+    runtime_class_name: str | None = None
+    timeout_seconds: float | None = None
+    """Life of a sandbox pod; unset: all budgets and ten minutes."""
+
+
+def image_of(task: EnvironmentConfig, names: list[str], content_hash: str, config: SandboxConfig, fallback: str | None) -> str:
+    """The task's own image (through the map), the map's for the task, the template's, or the server's default."""
+    images = config.images
+    if task.docker_image:
+        return images.map.get(task.docker_image, task.docker_image)
+    for name in names:
+        if name in images.map:
+            return images.map[name]
+    if images.template:
+        return images.template.format(task=names[0], hash=content_hash)
+    if fallback:
+        return fallback
+    raise SandboxStartError(
+        "NoImage",
+        f"task {names[0]} names no docker_image; set it in task.toml, or agentServer.sandbox.images.map or .template, or --sandbox-image",
+    )
+
+
+def resources_of(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, dict[str, str]]:
+    """Requests and limits of the container. Memory and storage are limits too; cpu is a request that may burst."""
+    asked = {
+        "cpu": None if task.cpus is None else f"{int(task.cpus * 1000)}m",
+        "memory": None if task.memory_mb is None else f"{task.memory_mb}Mi",
+        "ephemeral-storage": None if task.storage_mb is None else f"{task.storage_mb}Mi",
+    }
+    requests = config.defaults | {name: amount for name, amount in asked.items() if amount is not None}
+    for name, most in config.limits.items():
+        if name in requests and quantity(requests[name]) > quantity(most):
+            raise SandboxStartError(
+                "ResourcesRefused", f"the task asks for {name} {requests[name]}, agentServer.sandbox.limits allows {most}; lower one or raise the other"
+            )
+    limits = {name: amount for name, amount in (config.limits | requests).items() if name != "cpu"}
+    if "cpu" in config.limits:
+        limits["cpu"] = config.limits["cpu"]
+    if task.gpus:
+        limits["nvidia.com/gpu"] = str(task.gpus)
+    return {"requests": requests, "limits": limits}
+
+
+def quantity(text: str) -> Decimal:
+    """A Kubernetes quantity as a number."""
+    number = text.rstrip("mkKMGTPi")
+    return Decimal(number) * SUFFIXES[text[len(number) :]]

@@ -1,0 +1,170 @@
+"""A sandbox of Linux namespaces on this machine, for tests and development without a cluster. Not a security boundary.
+
+Its own mounts (a throw-away layer over this machine's files), processes and host name; the network only when the task refuses it.
+Needs root. Everything dies with its first process, and that dies with this server.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, Any, override
+
+from harbor.environments.capabilities import EnvironmentCapabilities
+from harbor.models.trial.config import EnvironmentConfig
+
+from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError, StartupError
+from harborrl_agent_server.sandboxes import commands
+from harborrl_agent_server.sandboxes.base import ShellSandbox, chunks
+from harborrl_agent_server.sandboxes.streams import CHUNK, Sink
+
+PROGRAMS = ("unshare", "nsenter", "setpriv", "mount", "pivot_root")
+
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+
+BOOT = f"""
+set -e
+mount -t tmpfs -o size=$2,mode=755 harborrl "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay harborrl -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+cd "$1/root"
+mount -t proc proc proc
+mount --rbind /dev dev
+mount -t tmpfs -o mode=1777 tmp tmp
+hostname sandbox
+pivot_root . .
+umount -l .
+cd /
+echo ready
+exec /bin/sh -c "{commands.IDLE.replace("$", chr(92) + "$")}"
+"""
+"""$1: an empty directory; $2: how much may be written. The upper layer lives in memory, so that overlay never stacks on overlay."""
+
+DRAIN_SECONDS = 0.5
+"""How long output is still read after a command ended; a child that keeps the pipe open does not hold the command."""
+
+
+class LocalSandbox(ShellSandbox):
+    """One trial's namespaces; `stream` enters them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._base: Path | None = None
+        self._holder: asyncio.subprocess.Process | None = None
+        self._first_pid = 0
+
+    @staticmethod
+    @override
+    def type() -> str:
+        return "harborrl-local"
+
+    @property
+    @override
+    def capabilities(self) -> EnvironmentCapabilities:
+        return EnvironmentCapabilities(disable_internet=True)
+
+    @override
+    async def boot(self) -> None:
+        self._base = Path(tempfile.mkdtemp(prefix="harborrl-sandbox-"))
+        size = f"{self.task_env_config.storage_mb or 1024}m"
+        network = ["--net"] if self._network_disabled else []
+        self._holder = await asyncio.create_subprocess_exec(
+            *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ipc", "--pid", *network),
+            *("--fork", "--kill-child", "--propagation", "private", commands.SHELL, "-c", BOOT, "harborrl", str(self._base), size),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+        if self._holder.stdout is None or self._holder.stderr is None:
+            raise SandboxStartError("NamespacesRefused", "the sandbox process has no pipes")
+        if await self._holder.stdout.readline() != b"ready\n":
+            said = (await self._holder.stderr.read(4096)).decode(errors="replace").strip()
+            raise SandboxStartError("NamespacesRefused", f"{said or 'no reason given'}; the local sandbox needs root and Linux namespaces")
+        children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text()  # noqa: ASYNC240 - procfs
+        self._first_pid = int(children.split()[0])
+
+    @override
+    async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
+        if self._holder is None or self._holder.returncode is not None:
+            raise SandboxLostError("the sandbox's first process is gone; the trial has to run again")
+        process = await asyncio.create_subprocess_exec(
+            *("nsenter", "--target", str(self._first_pid), "--mount", "--uts", "--ipc", "--pid", "--net", "--root", "--wd", *argv),
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+        try:
+            readers = [asyncio.ensure_future(_pump(pipe, sink)) for pipe, sink in ((process.stdout, stdout), (process.stderr, stderr))]
+            if stdin:
+                await _feed(process, stdin)
+            code = await process.wait()
+            done, late = await asyncio.wait(readers, timeout=DRAIN_SECONDS)
+            for reader in late:
+                reader.cancel()
+            for reader in done:
+                reader.result()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if code and self._holder.returncode is not None:
+            raise SandboxLostError("the sandbox ended while a command ran")
+        if code < 0:
+            raise SandboxTransportError(f"the way into the sandbox was cut by signal {-code}")
+        return code
+
+    @override
+    async def destroy(self) -> None:
+        if self._holder is not None and self._holder.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._holder.pid, 9)
+            await self._holder.wait()
+        if self._base is not None:
+            shutil.rmtree(self._base, ignore_errors=True)
+
+
+class LocalProvider:
+    """Makes local sandboxes; refuses at start-up where they are not possible."""
+
+    async def open(self) -> None:
+        missing = [program for program in PROGRAMS if shutil.which(program) is None]
+        if missing:
+            raise StartupError(f"--sandbox local needs {', '.join(missing)} on PATH: install util-linux, or use --sandbox kubernetes")
+        probe = await asyncio.create_subprocess_exec(
+            *("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"),
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await probe.communicate()
+        if probe.returncode:
+            reason = said.decode(errors="replace").strip()
+            raise StartupError(f"--sandbox local is refused here ({reason}): run as root with Linux namespaces, or use --sandbox kubernetes")
+
+    async def close(self) -> None:
+        """Nothing is shared: each sandbox ends with its trial."""
+
+    def environment(self) -> EnvironmentConfig:
+        return EnvironmentConfig(import_path=f"{LocalSandbox.__module__}:{LocalSandbox.__qualname__}")
+
+
+async def _pump(pipe: asyncio.StreamReader | None, sink: Sink) -> None:
+    while pipe is not None and (data := await pipe.read(CHUNK)):
+        sink(data)
+
+
+async def _feed(process: asyncio.subprocess.Process, source: IO[bytes]) -> None:
+    """A command may end without reading all of its input; its exit code says whether that was right."""
+    pipe = process.stdin
+    if pipe is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        async for data in chunks(source):
+            pipe.write(data)
+            await pipe.drain()
+        pipe.close()
+        await pipe.wait_closed()

@@ -1,0 +1,138 @@
+"""The sandbox pod: its manifest, its name, and what its status means. Pure."""
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from harborrl_agent_server.sandboxes import commands
+from harborrl_agent_server.sandboxes.images import SandboxConfig
+from harborrl_agent_server.settings import JobIdentity
+
+CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
+"""What a root shell needs to write anywhere, change owners and end other users' processes: all within Pod Security `baseline`."""
+
+FATAL_WAITS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
+"""Waiting reasons that time does not heal."""
+
+PULL_WAITS = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "CreateContainerError", "RunContainerError"}
+"""Waiting reasons that a second attempt may heal."""
+
+REASONS = {"ErrImagePull": "ImagePullFailed", "ImagePullBackOff": "ImagePullFailed", "RegistryUnavailable": "ImagePullFailed"}
+
+
+class State(Enum):
+    PENDING = "pending"
+    TROUBLED = "troubled"
+    """Would be healed by a retry of the kubelet's; bounded by the pull grace."""
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    state: State
+    reason: str = ""
+    message: str = ""
+    own_limits: bool = False
+    """Killed for what it used: memory or ephemeral storage."""
+
+
+def judge(pod: dict[str, Any]) -> Verdict:
+    """What a pod's status says about the sandbox; the first line that applies decides."""
+    status = pod.get("status") or {}
+    if status.get("reason") == "Evicted":
+        text = status.get("message") or "evicted"
+        return Verdict(State.FAILED, "Evicted", text, own_limits="ephemeral" in text or "local storage" in text)
+    container = next(iter(status.get("containerStatuses") or []), {})
+    ended = (container.get("state") or {}).get("terminated")
+    if ended:
+        reason = ended.get("reason") or "Terminated"
+        text = f"the container ended with {reason}, exit code {ended.get('exitCode')}. {ended.get('message') or ''}".strip()
+        return Verdict(State.FAILED, reason, text, own_limits=reason == "OOMKilled")
+    if status.get("phase") in {"Failed", "Succeeded"}:
+        return Verdict(State.FAILED, status.get("reason") or status["phase"], status.get("message") or "the pod ended")
+    if pod["metadata"].get("deletionTimestamp"):
+        return Verdict(State.FAILED, "Deleted", "somebody deleted the pod")
+    if (container.get("state") or {}).get("running"):
+        return Verdict(State.READY)
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    if (reason := waiting.get("reason", "")) in FATAL_WAITS | PULL_WAITS:
+        state = State.FAILED if reason in FATAL_WAITS else State.TROUBLED
+        return Verdict(state, REASONS.get(reason, reason), waiting.get("message") or reason)
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return Verdict(State.PENDING, condition.get("reason") or "Unschedulable", condition.get("message") or "")
+    return Verdict(State.PENDING, waiting.get("reason") or "Pending", waiting.get("message") or "")
+
+
+def sandbox_name(session_id: str) -> str:
+    """`sb-<slug>-<hash>`: the same for the same trial and role, so that a creation in flight can be deleted by name."""
+    digest = hashlib.sha256(session_id.encode()).hexdigest()[:10]
+    slug = "".join(letter if letter.isalnum() else "-" for letter in session_id.lower()).strip("-")[:45].rstrip("-")
+    return f"sb-{slug}-{digest}"
+
+
+def labels_for(job: JobIdentity, role: str) -> dict[str, str]:
+    own = {"app.kubernetes.io/managed-by": "harborrl", "harborrl.dev/role": role}
+    if not job:
+        return own
+    return own | {"harborrl.dev/job": job.name, "harborrl.dev/job-namespace": job.namespace, "harborrl.dev/job-uid": job.uid}
+
+
+def sandbox_pod(
+    *,
+    name: str,
+    namespace: str,
+    labels: dict[str, str],
+    owner: dict[str, Any],
+    image: str,
+    resources: dict[str, dict[str, str]],
+    env: dict[str, str],
+    life_s: float,
+    config: SandboxConfig,
+) -> dict[str, Any]:
+    """The manifest. Root inside the container, as task images and verifiers expect, and nothing of the cluster: no token, no service
+    variables, no new privileges, only `CAPABILITIES`. The kubelet ends it after `life_s` even when every server of ours is dead.
+    """
+    container = {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [commands.SHELL, "-c", commands.IDLE],
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "resources": resources,
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": CAPABILITIES},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spec = {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": int(life_s),
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "nodeSelector": config.node_selector,
+        "tolerations": config.tolerations,
+        "priorityClassName": config.priority_class_name,
+        "runtimeClassName": config.runtime_class_name,
+        "imagePullSecrets": [{"name": secret} for secret in config.images.pull_secrets],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+            "ownerReferences": [owner],
+        },
+        "spec": {key: value for key, value in spec.items() if value not in (None, {}, [])},
+    }

@@ -1,0 +1,88 @@
+"""Kubernetes' exec protocol over WebSocket: the first byte of a frame is its channel, the rest are the bytes.
+
+v5 lets us end standard input alone; v4 cannot, so there the remote command reads an exact number of bytes.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterable
+from typing import Protocol
+
+import aiohttp
+
+from harborrl_agent_server.errors import SandboxTransportError
+from harborrl_agent_server.sandboxes.streams import Sink
+
+V5 = "v5.channel.k8s.io"
+V4 = "v4.channel.k8s.io"
+
+STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
+CLOSE = 255
+"""v5: followed by the channel that ends."""
+
+
+class Socket(Protocol):
+    """What is used of aiohttp's client WebSocket."""
+
+    async def send_bytes(self, data: bytes) -> None: ...
+    async def receive(self) -> aiohttp.WSMessage: ...
+    async def close(self) -> bool: ...
+
+
+async def converse(socket: Socket, *, stdin: AsyncIterable[bytes] | None, half_close: bool, stdout: Sink, stderr: Sink) -> int:
+    """Carry one command's bytes and return its exit code.
+
+    Raises `SandboxTransportError` when the connection ends before the status frame: what the command did is then unknown.
+    """
+    feeding = asyncio.ensure_future(_feed(socket, stdin, half_close=half_close)) if stdin is not None else None
+    sinks = {STDOUT: stdout, STDERR: stderr}
+    status: bytes | None = None
+    try:
+        while True:
+            message = await socket.receive()
+            if message.type is not aiohttp.WSMsgType.BINARY:
+                if message.type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED}:
+                    break
+                if message.type is aiohttp.WSMsgType.ERROR:
+                    raise SandboxTransportError(f"the connection to the sandbox broke: {message.data}")
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel in sinks:
+                if data:
+                    sinks[channel](data)
+            elif channel == STATUS:
+                status = (status or b"") + data
+    finally:
+        if feeding is not None:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+        await socket.close()
+    if status is None:
+        raise SandboxTransportError("the connection to the sandbox ended without the command's status")
+    return exit_code(status)
+
+
+def exit_code(status: bytes) -> int:
+    """The exit code in a status frame. A failure that is not the command's own is a transport error."""
+    try:
+        document = json.loads(status)
+        if document.get("status") == "Success":
+            return 0
+        causes = (document.get("details") or {}).get("causes") or []
+        for cause in causes:
+            if cause.get("reason") == "ExitCode":
+                return int(cause["message"])
+    except (ValueError, KeyError, AttributeError) as error:
+        raise SandboxTransportError(f"unreadable status frame: {status[:200]!r}") from error
+    raise SandboxTransportError(f"the sandbox could not run the command: {document.get('message') or document}")
+
+
+async def _feed(socket: Socket, source: AsyncIterable[bytes], *, half_close: bool) -> None:
+    """A command may end before it has read everything; then the connection closes under us and its status tells the rest."""
+    try:
+        async for data in source:
+            await socket.send_bytes(bytes([STDIN]) + data)
+        if half_close:
+            await socket.send_bytes(bytes([CLOSE, STDIN]))
+    except (ConnectionError, aiohttp.ClientError):
+        return

@@ -1,0 +1,54 @@
+"""What the parts of one trial share although Harbor constructs them: carried by a context variable, never by config files."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+from harbor.models.trial.config import EnvironmentConfig
+
+
+class Sandbox(Protocol):
+    """What the runner needs from a sandbox beyond Harbor's own interface."""
+
+    async def quiesce(self) -> None:
+        """End every process of the agent, so that none can touch the grading."""
+
+    async def destroy(self) -> None:
+        """Remove the sandbox whatever the trial is doing; bounded, and harmless when it is gone already."""
+
+
+class SandboxProvider(Protocol):
+    """Where sandboxes come from: checked and opened once, asked for a Harbor environment per trial."""
+
+    async def open(self) -> None:
+        """Check what can be checked, sweep what a killed predecessor left; raises `StartupError`."""
+
+    async def close(self) -> None:
+        """Remove all sandboxes of this server."""
+
+    def environment(self) -> EnvironmentConfig:
+        """Harbor's environment config of one trial."""
+
+
+@dataclass
+class TrialScope:
+    """The running trial, as seen by its sandbox and its agent."""
+
+    run_id: str
+    provider: SandboxProvider
+    model_client: httpx.AsyncClient
+    api_key: str = field(default="dummy", repr=False)
+    sandboxes: list[Sandbox] = field(default_factory=list)
+    fault: Exception | None = None
+    """First sandbox or transport error of the trial: Harbor wraps or swallows some of them."""
+    progress: dict[str, Any] = field(default_factory=dict)
+    """What the agent has done so far; survives an agent that is cut off."""
+    warnings: list[str] = field(default_factory=list)
+
+    def blame(self, error: Exception) -> None:
+        if self.fault is None:
+            self.fault = error
+
+
+CURRENT: ContextVar[TrialScope] = ContextVar("harborrl_trial_scope")

@@ -1,0 +1,95 @@
+"""The process: what it prints when it starts, and how it ends."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from harborrl_agent_server.bounded import finish
+from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.settings import Budgets, Settings
+
+LOG = logging.getLogger(__name__)
+
+QUIET = {"HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+"""Neither usage reports nor price lists: a training cluster reaches no host outside."""
+
+CLOSE_SECONDS = 3
+"""For uvicorn to send the last answers after the last trial has ended."""
+
+
+def ladder(budgets: Budgets) -> str:
+    return (
+        f"a trial may take {budgets.total():.0f} s after it got its slot: start {budgets.environment_start_s:.0f} + "
+        f"setup {budgets.agent_setup_s:.0f} + agent {budgets.agent_timeout_s:.0f} + verifier {budgets.verifier_s:.0f} + "
+        f"cleanup {budgets.cleanup_s:.0f}; the client's AGENT_TRIAL_TIMEOUT must be above that"
+    )
+
+
+def provider_for(settings: Settings) -> SandboxProvider:
+    """The provider of the chosen kind; the other kind's libraries stay unloaded."""
+    if settings.sandbox == "local":
+        from harborrl_agent_server.sandboxes.local import LocalProvider  # noqa: PLC0415
+
+        return LocalProvider()
+    from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider  # noqa: PLC0415
+
+    return KubernetesProvider.from_settings(settings)
+
+
+class Server(uvicorn.Server):
+    """uvicorn waits for open requests before it stops anything; ours last hours, so we end them first."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, provider: SandboxProvider) -> None:
+    from harborrl_agent_server.app import create_app  # noqa: PLC0415 - Harbor reads the environment when it is imported
+
+    await provider.open()
+    try:
+        await listen(create_app(settings, provider), settings)
+    finally:
+        await finish(provider.close(), settings.grace_s)
+
+
+async def listen(app: FastAPI, settings: Settings) -> None:
+    """Serve until a signal, then end every run before the last connection is closed."""
+    config = uvicorn.Config(
+        app, host=settings.host, port=settings.port, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, lifespan="on"
+    )
+    server = Server(config)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, stopping.set)
+    serving = asyncio.ensure_future(server.serve())
+    told = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        LOG.info("told to stop: new runs are refused, running ones cancelled, within %.0f s", settings.grace_s)
+        await app.state.runs.stop(settings.grace_s)
+        server.should_exit = True
+    told.cancel()
+    await serving
+    if not server.started:
+        raise StartupError(f"the server did not start on {settings.host}:{settings.port}; the reason is logged above")
+
+
+def run(settings: Settings) -> int:
+    os.environ.update(QUIET)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    LOG.info("%s", ladder(settings.budgets))
+    LOG.info("%d slots, %s sandboxes, tasks in %s, trials in %s", settings.max_concurrent, settings.sandbox, settings.tasks_dir, settings.trials_dir)
+    asyncio.run(serve(settings, provider_for(settings)))
+    return 0

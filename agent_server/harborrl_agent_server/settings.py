@@ -1,0 +1,163 @@
+"""What the server was started with: flags and environment (docs/contracts.md), checked before anything listens."""
+
+import argparse
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harborrl_agent_server.errors import StartupError
+
+SANDBOX_KINDS = ("kubernetes", "local")
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Seconds that each part of a trial may take at most."""
+
+    environment_start_s: float = 600
+    agent_setup_s: float = 360
+    agent_timeout_s: float = 5400
+    verifier_s: float = 600
+    cleanup_s: float = 60
+
+    def total(self) -> float:
+        """Longest life of a trial after it got its slot; the client's ceiling must be above it."""
+        return self.environment_start_s + self.agent_setup_s + self.agent_timeout_s + self.verifier_s + self.cleanup_s
+
+
+@dataclass(frozen=True)
+class JobIdentity:
+    """The HarborRLJob this server belongs to; empty strings when it serves none."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.namespace and self.name and self.uid)
+
+
+@dataclass(frozen=True)
+class Settings:
+    tasks_dir: Path
+    trials_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 30000
+    max_concurrent: int = 8
+    budgets: Budgets = field(default_factory=Budgets)
+    agent_name: str = "bash"
+    agent_kwargs: dict[str, Any] = field(default_factory=dict)
+    allow_oracle: bool = False
+    """The oracle runs the task's own solution: a training row that names it would earn reward 1."""
+    reward_key: str | None = None
+    """Which key of a verifier that reports several is the reward; `reward` and a single key need no choice."""
+    sandbox: str = "kubernetes"
+    sandbox_namespace: str = "harborrl-sandboxes"
+    sandbox_image: str | None = None
+    sandbox_config: dict[str, Any] = field(default_factory=dict)
+    grace_s: float = 25
+    """How long SIGTERM lets running trials end; below the pod's termination grace period."""
+    admin_secret: str = field(default="", repr=False)
+    job: JobIdentity = field(default_factory=JobIdentity)
+    pod_name: str = "agent-server"
+
+
+def parser() -> argparse.ArgumentParser:
+    budgets = Budgets()
+    flags = argparse.ArgumentParser(prog="harborrl_agent_server", description="Runs Harbor trials for a HarborRLJob.")
+    add = flags.add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=30000)
+    add("--dashboard-port", type=int, default=0, help="accepted for compatibility; only 0 (none)")
+    add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
+    add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
+    add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
+    add("--agent-setup-timeout", type=float, default=budgets.agent_setup_s, help="seconds")
+    add("--verifier-timeout", type=float, default=budgets.verifier_s, help="seconds")
+    add("--cleanup-timeout", type=float, default=budgets.cleanup_s, help="seconds")
+    add("--trials-dir", type=Path, required=True)
+    add("--agent-name", default="bash", help="agent of requests that name none")
+    add("--agent-kwargs", default="{}", metavar="JSON")
+    add("--allow-oracle", action="store_true", help="let requests run the task's own solution (never for training)")
+    add("--reward-key", default=None, help="the reward among several keys of a verifier's reward.json")
+    add("--sandbox", default="kubernetes", help=" or ".join(SANDBOX_KINDS))
+    add("--sandbox-namespace", default="harborrl-sandboxes")
+    add("--sandbox-image", default=None, help="image of tasks that name none")
+    add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
+    add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most")
+    return flags
+
+
+def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings of a command line and an environment.
+
+    Raises `StartupError` with one line for the first thing that is wrong; argparse itself ends the process on an unknown flag.
+    """
+    args = parser().parse_args(argv)
+    tasks = environ.get("HARBOR_TASKS_DIR", "")
+    if not tasks:
+        raise StartupError("HARBOR_TASKS_DIR is not set: point it at the folder that holds one Harbor task a directory")
+    settings = Settings(
+        tasks_dir=Path(tasks),
+        trials_dir=args.trials_dir,
+        host=args.host,
+        port=args.port,
+        max_concurrent=args.max_concurrent,
+        budgets=Budgets(
+            environment_start_s=args.environment_start_timeout,
+            agent_setup_s=args.agent_setup_timeout,
+            agent_timeout_s=args.agent_timeout,
+            verifier_s=args.verifier_timeout,
+            cleanup_s=args.cleanup_timeout,
+        ),
+        agent_name=args.agent_name,
+        agent_kwargs=json_object("--agent-kwargs", args.agent_kwargs),
+        allow_oracle=args.allow_oracle,
+        reward_key=args.reward_key,
+        sandbox=args.sandbox,
+        sandbox_namespace=args.sandbox_namespace,
+        sandbox_image=args.sandbox_image,
+        sandbox_config=json_object("--sandbox-config", args.sandbox_config),
+        grace_s=args.grace_period,
+        admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
+        job=JobIdentity(
+            environ.get("HARBORRL_JOB_NAMESPACE", ""),
+            environ.get("HARBORRL_JOB_NAME", ""),
+            environ.get("HARBORRL_JOB_UID", ""),
+        ),
+        pod_name=environ.get("POD_NAME") or socket.gethostname(),
+    )
+    if args.dashboard_port:
+        raise StartupError(f"--dashboard-port {args.dashboard_port}: there is no dashboard; use 0, and read GET /metrics")
+    check(settings)
+    return settings
+
+
+def check(settings: Settings) -> None:
+    if settings.sandbox not in SANDBOX_KINDS:
+        raise StartupError(f"--sandbox {settings.sandbox}: unknown kind; one of {', '.join(SANDBOX_KINDS)}")
+    if not settings.tasks_dir.is_dir():
+        raise StartupError(f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path")
+    if settings.max_concurrent < 1:
+        raise StartupError(f"--max-concurrent {settings.max_concurrent}: at least 1")
+    short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
+    if short:
+        raise StartupError(f"time-outs must be positive seconds: {', '.join(short)}")
+    try:
+        settings.trials_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(f"--trials-dir {settings.trials_dir} cannot be written: {error.strerror}") from error
+
+
+def json_object(flag: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise StartupError(f"{flag} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise StartupError(f"{flag} must be a JSON object, not {type(value).__name__}")
+    return value

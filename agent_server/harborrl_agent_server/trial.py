@@ -1,0 +1,172 @@
+"""One trial on Harbor: its configuration, its run, and what can be seen of it afterwards."""
+
+import asyncio
+import json
+import logging
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from harbor.models.trial.config import AgentConfig, TaskConfig, TrialConfig, VerifierConfig
+from harbor.models.trial.result import TimingInfo, TrialResult
+from harbor.trial.hooks import TrialEvent, TrialHookEvent
+from harbor.trial.trial import Trial
+
+from harborrl_agent_server.contract import ExitStatus, RunRequest
+from harborrl_agent_server.errors import ERROR_POLICY
+from harborrl_agent_server.loggers import forget_loggers
+from harborrl_agent_server.outcomes import Cause, Evidence
+from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
+from harborrl_agent_server.settings import Settings
+
+LOG = logging.getLogger(__name__)
+
+
+class BadTaskError(Exception):
+    """The task directory is there, but Harbor refuses it."""
+
+
+class TrialRun:
+    """A prepared trial. `create` does Harbor's own checks; `run` is awaited once and may be cancelled once."""
+
+    def __init__(self, trial: Trial, scope: TrialScope) -> None:
+        self.trial = trial
+        self.scope = scope
+        self.phase = "start"
+        self.result: TrialResult | None = None
+
+    @classmethod
+    async def create(
+        cls,
+        request: RunRequest,
+        *,
+        task_dir: Path,
+        agent: AgentConfig,
+        settings: Settings,
+        provider: SandboxProvider,
+        model_client: httpx.AsyncClient,
+    ) -> "TrialRun":
+        """Build Harbor's trial in the current context; raises `BadTaskError` for what Harbor refuses about the task."""
+        scope = TrialScope(run_id=uuid4().hex[:12], provider=provider, model_client=model_client, api_key=request.api_key)
+        CURRENT.set(scope)
+        config = TrialConfig(
+            task=TaskConfig(path=task_dir),
+            trial_name=trial_name(request.instance_id, scope.run_id),
+            trials_dir=settings.trials_dir,
+            agent=agent,
+            environment=provider.environment(),
+            verifier=VerifierConfig(max_timeout_sec=settings.budgets.verifier_s),
+            override_error_policy=ERROR_POLICY,
+        )
+        try:
+            trial = await Trial.create(config)
+        except Exception as error:
+            forget_loggers(config.trial_name)
+            raise BadTaskError(f"Harbor refuses the task {task_dir.name}: {type(error).__name__}: {str(error)[:500]}") from error
+        return cls(trial, scope)
+
+    @property
+    def name(self) -> str:
+        return self.trial.config.trial_name
+
+    async def run(self) -> TrialResult:
+        """Run to the end. Harbor's own result file and ours are written even when this is cancelled."""
+        CURRENT.set(self.scope)
+        for event, phase in (
+            (TrialEvent.ENVIRONMENT_START, "start"),
+            (TrialEvent.AGENT_START, "run"),
+            (TrialEvent.AGENT_END, "collect"),
+            (TrialEvent.END, "done"),
+        ):
+            self.trial.add_hook(event, self._entering(phase))
+        self.trial.add_hook(TrialEvent.VERIFICATION_START, self._before_grading)
+        try:
+            self.result = await self.trial.run()
+            return self.result
+        finally:
+            forget_loggers(self.name)
+
+    def _entering(self, phase: str) -> Any:
+        async def hook(_: TrialHookEvent) -> None:
+            self.phase = phase
+
+        return hook
+
+    async def _before_grading(self, _: TrialHookEvent) -> None:
+        """No process of the agent may outlive its phase: it could rewrite the reward file after the tests."""
+        self.phase = "verify"
+        for sandbox in self.scope.sandboxes:
+            await sandbox.quiesce()
+
+    async def destroy_sandboxes(self) -> None:
+        """Remove the sandboxes behind Harbor's back, when Harbor does not come to it."""
+        await asyncio.gather(*(sandbox.destroy() for sandbox in self.scope.sandboxes), return_exceptions=True)
+
+    def evidence(self, cause: Cause | None, *, agent_timeout_s: float) -> Evidence:
+        fault = self.scope.fault
+        common = {
+            "cause": cause,
+            "fault": type(fault).__name__ if fault else None,
+            "fault_message": str(fault) if fault else "",
+            "agent_end": ExitStatus(self.scope.progress["end"]) if "end" in self.scope.progress else None,
+        }
+        result = self.result
+        if result is None:
+            return Evidence(**common, agent_started=self.phase != "start")
+        ended = result.exception_info
+        return Evidence(
+            **common,
+            exception=ended.exception_type if ended else None,
+            message=ended.exception_message[:1000] if ended else "",
+            agent_started=result.agent_execution is not None,
+            agent_timed_out=(seconds(result.agent_execution) or 0) >= 0.98 * agent_timeout_s,
+            verifier_started=result.verifier is not None,
+            after_grading=ended is not None and after(ended.occurred_at, result.verifier),
+            rewards=result.verifier_result.rewards if result.verifier_result else None,
+        )
+
+    def phase_seconds(self) -> dict[str, float]:
+        result = self.result or self.trial._result  # noqa: SLF001 - a cancelled trial hands its partial result to nobody
+        if result is None:
+            return {}
+        phases = {
+            "start": result.environment_setup,
+            "setup": result.agent_setup,
+            "run": result.agent_execution,
+            "verify": result.verifier,
+        }
+        return {name: round(spent, 3) for name, timing in phases.items() if (spent := seconds(timing)) is not None}
+
+    def metrics(self) -> dict[str, float]:
+        """What the agent measured, and the phases under the names that trainers aggregate."""
+        measured = {key: float(value) for key, value in self.scope.progress.items() if isinstance(value, int | float)}
+        phases = self.phase_seconds()
+        measured |= {key: phases[phase] for key, phase in (("agent_run_time", "run"), ("eval_time", "verify")) if phase in phases}
+        return {key: round(value, 6) for key, value in measured.items()}
+
+    def write_record(self, request: RunRequest, answer: dict[str, Any]) -> None:
+        """`run.json` beside Harbor's result: the request without the data set's row, and our answer."""
+        record = {"request": request.model_dump(exclude={"api_key"}), "run_id": self.scope.run_id, "answer": answer}
+        try:
+            (self.trial.paths.trial_dir / "run.json").write_text(json.dumps(record, indent=1))
+        except OSError as error:
+            LOG.warning("trial %s: run.json could not be written: %s", self.name, error)
+
+
+def trial_name(instance_id: str, run_id: str) -> str:
+    """Unique, and safe as a directory, a logger and a pod name: no dots."""
+    slug = re.sub(r"[^a-z0-9]+", "-", instance_id.lower()).strip("-")[:40] or "task"
+    return f"{slug}-{run_id}"
+
+
+def seconds(timing: TimingInfo | None) -> float | None:
+    if timing is None or timing.started_at is None or timing.finished_at is None:
+        return None
+    return max((timing.finished_at - timing.started_at).total_seconds(), 0.0)
+
+
+def after(moment: datetime, timing: TimingInfo | None) -> bool:
+    return timing is not None and timing.finished_at is not None and moment >= timing.finished_at

@@ -1,0 +1,67 @@
+"""Real HTTP in one process: a served ASGI application, and a session server that answers from a script."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+
+class Quiet(uvicorn.Server):
+    """Leaves the test runner's signal handlers alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[str]:
+    """The application's address while it is up, on a free port."""
+    server = Quiet(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", timeout_graceful_shutdown=2))
+    task = asyncio.ensure_future(server.serve())
+    while not server.started:
+        if task.done():
+            task.result()
+        await asyncio.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+Script = Callable[[list[dict[str, Any]], int], Any]
+"""(messages, number of earlier requests) -> reply text, whole Response, or an awaitable of either."""
+
+
+class SessionServer:
+    """Chat completions by script; keeps every request body."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[dict[str, Any]] = []
+        self.app = FastAPI()
+        self.app.post("/sessions/{session}/v1/chat/completions", response_model=None)(self.complete)
+
+    async def complete(self, session: str, request: Request) -> Response:
+        body = await request.json()
+        self.requests.append(body)
+        answer = self.script(body["messages"], len(self.requests) - 1)
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        return answer if isinstance(answer, Response) else completion(answer)
+
+
+def completion(text: str, *, finish_reason: str = "stop", total_tokens: int = 10, **extra: Any) -> JSONResponse:
+    message = {"role": "assistant", "content": text, **extra}
+    usage = {"prompt_tokens": total_tokens - 3, "completion_tokens": 3, "total_tokens": total_tokens}
+    return JSONResponse({"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}], "usage": usage})
+
+
+def replies(*texts: Any) -> Script:
+    return lambda _, number: texts[min(number, len(texts) - 1)]
