@@ -37,7 +37,8 @@ class Follower:
         self._look_is_final = False
         self._final_look = False
         self.driver = driver
-        self.seen = Seen()
+        self.seen: Seen | None = None
+        """The run's files as last seen; None before the first look that succeeded."""
         self.load: ServerLoad | None = None
         self.trouble = ""
         """What cannot be seen at the moment, for the supervisor's own log; empty when all can."""

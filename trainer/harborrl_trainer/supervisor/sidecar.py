@@ -9,7 +9,7 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.supervisor import progress, start
 from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError
-from harborrl_trainer.supervisor.disk import RunReader
+from harborrl_trainer.supervisor.disk import RunReader, Seen
 from harborrl_trainer.supervisor.ending import STOP_SECONDS, Marks, plan_end
 from harborrl_trainer.supervisor.follower import AskLoad, Follower
 from harborrl_trainer.supervisor.publisher import Publisher
@@ -67,8 +67,12 @@ class Supervisor:
         if not follower.driver.submitted:
             await self._submit(follower)
         await follower.step(self._world.now())
-        document = progress.document(self._job, follower.id, follower.driver, follower.seen, follower.load)
-        await publisher.offer(document, self._world.now(), final=follower.driver.ended)
+        if follower.seen is not None or follower.driver.ended:
+            # Before the first look at the volumes a document would take back what an earlier supervisor reported.
+            document = progress.document(
+                self._job, follower.id, follower.driver, follower.seen or Seen(), follower.load
+            )
+            await publisher.offer(document, self._world.now(), final=follower.driver.ended)
         self._say(follower, publisher)
 
     async def _find_driver(self) -> Follower | None:
