@@ -1,0 +1,125 @@
+"""`python -m harborrl_trainer`: exit codes and last lines that another program and a person can rely on."""
+
+import errno
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harborrl_trainer.__main__ import main
+from harborrl_trainer.errors import ConfigurationError, InfrastructureError, StorageError
+from harborrl_trainer.failures import failure_of
+from support import jobs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(tmp_path: Path, *arguments: str, document: str | None = None) -> subprocess.CompletedProcess[str]:
+    path = tmp_path / "job.json"
+    path.write_text(document if document is not None else jobs.job(tmp_path).model_dump_json(by_alias=True))
+    environment = {"HARBORRL_JOB": str(path), "PYTHONPATH": str(ROOT / "trainer"), "PATH": ""}
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "harborrl_trainer", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_wrong_document_ends_with_64_and_one_line(tmp_path: Path) -> None:
+    done = command(tmp_path, "run", "--attempt", "1", "--incarnation", "1", document='{"schemaVersion": 1}')
+    assert done.returncode == 64
+    (line,) = done.stderr.splitlines()
+    assert "job.json: job: Field required" in line
+
+
+def test_wrong_arguments_end_with_64_and_one_line(tmp_path: Path) -> None:
+    done = command(tmp_path, "run", "--attempt", "one")
+    assert done.returncode == 64
+    (line,) = done.stderr.splitlines()
+    assert "--attempt" in line
+
+
+def test_the_miles_engine_is_refused_until_it_is_there(tmp_path: Path) -> None:
+    document = jobs.job(tmp_path, engine="miles").model_dump_json(by_alias=True)
+    done = command(tmp_path, "run", "--attempt", "1", "--incarnation", "1", document=document)
+    assert done.returncode == 64
+    assert done.stderr.splitlines()[-1].startswith("trainer.engine: 'miles' cannot run in this image")
+
+
+def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None:
+    code = (
+        "import sys, harborrl_trainer.__main__, harborrl_trainer.preflight.run, harborrl_trainer.supervisor.run;"
+        "print(sorted({'torch', 'ray', 'transformers', 'numpy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT / "trainer")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_bad_attempt_in_the_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.json").write_text(jobs.job(tmp_path).model_dump_json(by_alias=True))
+    assert main(["supervise"], {"HARBORRL_JOB": str(tmp_path / "job.json"), "HARBORRL_ATTEMPT": "x"}) == 64
+    assert capsys.readouterr().err.startswith("HARBORRL_ATTEMPT: 'x'")
+
+
+def wrapped(cause: Exception) -> Exception:
+    """As `raise ... from cause` leaves it."""
+    outer = RuntimeError("rollout failed")
+    outer.__cause__ = cause
+    return outer
+
+
+class RayTaskError(Exception):
+    """The shape of Ray's: the remote exception hangs at `cause`."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__("remote traceback\nof many lines")
+        self.cause = cause
+
+
+def actor_died() -> Exception:
+    kind = type("ActorDiedError", (Exception,), {"__module__": "ray.exceptions"})
+    died: Exception = kind("The actor died\nbecause its node did")
+    return died
+
+
+@pytest.mark.parametrize("around", [lambda error: error, wrapped, RayTaskError])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("a: wrong; correct it"), 64),
+        (InfrastructureError("agent server: gone; look"), 69),
+        (StorageError("b: full; make room"), 74),
+        (OSError(errno.ENOSPC, "No space left on device", "/mnt/traces/0.pt"), 74),
+        (actor_died(), 69),
+    ],
+)
+def test_a_known_cause_decides_the_exit_code_however_it_is_wrapped(
+    around: Callable[[Exception], Exception], error: Exception, code: int
+) -> None:
+    failure = failure_of(around(error))
+    assert failure.exit_code == code
+    assert failure.known
+    assert "\n" not in failure.sentence
+
+
+def test_an_unknown_error_is_the_applications_and_keeps_its_traceback() -> None:
+    failure = failure_of(ValueError("bad\nvalue"))
+    assert (failure.exit_code, failure.known) == (1, False)
+    assert failure.sentence.startswith("ValueError: bad value; ")
+
+
+def test_a_missing_file_is_no_storage_failure() -> None:
+    assert failure_of(FileNotFoundError(errno.ENOENT, "No such file", "x")).exit_code == 1

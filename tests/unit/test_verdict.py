@@ -1,0 +1,76 @@
+"""The end of a driver becomes a state, a failure class and one sentence."""
+
+import pytest
+
+from harborrl_trainer.supervisor.ray_api import RayJob
+from harborrl_trainer.supervisor.verdict import driver_of
+
+SENTENCE = "model.path: /mnt/models/x is gone; put it back"
+LOG = f"step 1\n{SENTENCE}\n\n"
+
+
+def failed(code: int | None, message: str = "") -> RayJob:
+    return RayJob("job-a1-i1", "FAILED", message, code)
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING", "SUCCEEDED"])
+def test_rays_own_states_pass_through(status: str) -> None:
+    driver = driver_of(RayJob("job-a1-i1", status))  # type: ignore[arg-type]  # each of the three is one
+    assert (driver.state, driver.message, driver.failure_class) == (status, "", None)
+
+
+@pytest.mark.parametrize(
+    ("code", "failure_class"),
+    [(64, "configuration"), (69, "infrastructure"), (74, "storage"), (1, "application"), (3, "application")],
+)
+def test_the_exit_code_is_the_class_and_the_last_line_the_message(code: int, failure_class: str) -> None:
+    driver = driver_of(failed(code), LOG)
+    assert (driver.state, driver.failure_class, driver.message) == ("FAILED", failure_class, SENTENCE)
+
+
+def test_a_driver_that_saved_and_stopped_has_not_failed() -> None:
+    driver = driver_of(failed(75), "saved iter_0000004\n")
+    assert (driver.state, driver.message, driver.failure_class) == ("STOPPED", "saved iter_0000004", None)
+
+
+@pytest.mark.parametrize("code", [-9, 137])
+def test_a_killed_driver_is_infrastructure_and_memory_is_named(code: int) -> None:
+    driver = driver_of(failed(code), LOG)
+    assert driver.failure_class == "infrastructure"
+    assert "memory" in driver.message
+
+
+def test_a_full_volume_is_storage_whatever_the_exit_code() -> None:
+    driver = driver_of(failed(1), "x\nOSError: [Errno 28] No space left on device\n")
+    assert driver.failure_class == "storage"
+    assert driver.message.startswith("A volume is full")
+
+
+def test_running_out_of_memory_is_the_applications_and_says_what_to_lower() -> None:
+    driver = driver_of(failed(1), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n")
+    assert driver.failure_class == "application"
+    assert "microBatchSize" in driver.message
+
+
+def test_an_old_trouble_far_above_the_end_is_not_the_cause() -> None:
+    log = "No space left on device\n" + "fine\n" * 100 + "ValueError: bad\n"
+    assert driver_of(failed(1), log).failure_class == "application"
+
+
+def test_a_driver_that_ray_lost_is_infrastructure() -> None:
+    driver = driver_of(failed(None, "Job supervisor actor died"))
+    assert driver.failure_class == "infrastructure"
+    assert "Job supervisor actor died" in driver.message
+
+
+def test_without_a_log_rays_message_is_used() -> None:
+    assert driver_of(failed(64, f"failed with exit code 64:\n{SENTENCE}\n")).message == SENTENCE
+
+
+def test_silence_is_said() -> None:
+    assert "exit code 1 and wrote nothing" in driver_of(failed(1)).message
+
+
+def test_a_message_is_one_bounded_line() -> None:
+    driver = driver_of(failed(1), "x" * 100_000)
+    assert len(driver.message) <= 600

@@ -1,0 +1,104 @@
+"""The progress document (tests/contract/progress.json), and when it is worth a write. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.layout import IncarnationId
+from harborrl_trainer.supervisor.disk import Seen
+from harborrl_trainer.supervisor.verdict import Driver
+
+SCHEMA_VERSION = 1
+WRITE_SECONDS = 10.0
+"""Least time between two writes while a run is on: a thousand jobs then cost at most 100 writes a second."""
+LOAD_WRITE_SECONDS = 60.0
+"""The same when nothing but the agent server's load has changed, which it does all the time."""
+
+
+@dataclass(frozen=True)
+class ServerLoad:
+    capacity: int
+    in_flight: int
+
+
+def document(
+    job: JobDocument, mine: IncarnationId, driver: Driver, seen: Seen, load: ServerLoad | None
+) -> dict[str, Any]:
+    """All of the document but `sequence` and `observedAt`, which belong to the write."""
+    claim = next((claim for claim in seen.claims if claim.id == mine), None)
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "attempt": mine.attempt,
+        "incarnation": mine.incarnation,
+        "driver": {
+            "submissionId": driver.submission_id,
+            "state": driver.state,
+            "message": driver.message,
+            "failureClass": driver.failure_class,
+        },
+        "resumedFrom": claim.resumed_from if claim else None,
+        "rollout": _rollout(job, seen),
+        "eval": _evaluation(seen),
+        "checkpoint": _checkpoint(job.storage.checkpoints, seen),
+        "agentServer": {"capacity": load.capacity, "inFlight": load.in_flight} if load else None,
+    }
+
+
+def worth_writing(
+    written: Mapping[str, Any] | None, candidate: Mapping[str, Any], seconds_since_write: float, *, final: bool
+) -> bool:
+    """Write on change only, at most every 10 s; a final state at once."""
+    changed = _without_load(candidate) != _without_load(written or {})
+    if changed:
+        return final or seconds_since_write >= WRITE_SECONDS
+    return candidate["agentServer"] != (written or {}).get("agentServer") and seconds_since_write >= LOAD_WRITE_SECONDS
+
+
+def stamp(document: Mapping[str, Any], sequence: int, now: float) -> dict[str, Any]:
+    return {**document, "sequence": sequence, "observedAt": timestamp(now)}
+
+
+def timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _rollout(job: JobDocument, seen: Seen) -> dict[str, Any]:
+    dumps, trials = seen.dumps, seen.trials
+    return {
+        "collected": dumps.collected,
+        "trained": dumps.trained,
+        "total": job.config.num_rollout,
+        "lastDumpTime": None if dumps.last_dump_time is None else timestamp(dumps.last_dump_time),
+        "medianSeconds": _rounded(dumps.median_seconds, 1),
+        "rewardMean": _rounded(seen.reward_mean, 4),
+        "droppedGroups": trials.dropped_groups,
+        "lostRollouts": dumps.lost_rollouts,
+        "trials": trials.trials,
+        "aborted": trials.aborted,
+    }
+
+
+def _evaluation(seen: Seen) -> dict[str, Any] | None:
+    """The newest evaluation whose dump is there, beside the first one."""
+    newest = seen.dumps.evaluated
+    if newest is None or newest not in seen.evaluations:
+        return None
+    baseline = seen.evaluations[min(seen.evaluations)]
+    return {"rollout": newest, "mean": _rounded(seen.evaluations[newest], 4), "baseline": _rounded(baseline, 4)}
+
+
+def _checkpoint(volume: Path, seen: Seen) -> dict[str, Any] | None:
+    if seen.checkpoint is None:
+        return None
+    return {"rolloutId": seen.checkpoint.rollout, "path": str(seen.checkpoint.path.relative_to(volume))}
+
+
+def _without_load(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in {"agentServer", "sequence", "observedAt"}}
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,183 @@
+"""The sidecar's life: find or submit the driver, follow it, end it when the pod is told to go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from harborrl_trainer import files, layout
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.layout import RunLayout
+from harborrl_trainer.supervisor import progress, start
+from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError
+from harborrl_trainer.supervisor.disk import RunReader, Seen
+from harborrl_trainer.supervisor.ending import STOP_SECONDS, Marks, plan_end
+from harborrl_trainer.supervisor.follower import AskLoad, Follower
+from harborrl_trainer.supervisor.publisher import Publisher
+from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError, SubmissionRefusedError
+from harborrl_trainer.supervisor.start import Follow, Lost, PodLife, Submit
+from harborrl_trainer.supervisor.verdict import Driver, DriverState, lost, missed
+
+TICK_SECONDS = 1.0
+EXISTS_TRIES = 3
+"""Times that the API server is asked whether the job still exists, before it is taken to exist."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything outside the process."""
+
+    ray: RayApi
+    cluster: Cluster
+    marks: Marks
+    ask_load: AskLoad
+    now: Callable[[], float]
+    """Seconds since the epoch: it is compared with modification times."""
+    sleep: Callable[[float], Awaitable[None]]
+    say: Callable[[str], None]
+    """One line of the supervisor's own log."""
+
+
+class Supervisor:
+    def __init__(self, job: JobDocument, attempt: int, world: World, python: str = "python") -> None:
+        self._job = job
+        self._attempt = attempt
+        self._world = world
+        self._python = python
+        self._run = RunLayout.of(job)
+        self._told_to_leave = False
+        self._last_said = ""
+
+    def leave(self) -> None:
+        """SIGTERM. Without the `terminating` mark it means this container alone, and the driver goes on without us."""
+        self._told_to_leave = True
+
+    async def live(self) -> None:
+        """Until SIGTERM. Ends the driver, and releases the pod, when the pod is told to go."""
+        follower = await self._find_driver()
+        if follower is None:
+            return
+        publisher = Publisher(self._world.cluster, follower.id)
+        while not self._told_to_leave:
+            if self._world.marks.terminating and not self._world.marks.released:
+                await self._end(follower, publisher)
+            await self._tick(follower, publisher)
+            await self._world.sleep(TICK_SECONDS)
+
+    async def _tick(self, follower: Follower, publisher: Publisher) -> None:
+        if not follower.driver.submitted:
+            await self._submit(follower)
+        await follower.step(self._world.now())
+        if follower.seen is not None or follower.driver.ended:
+            # Before the first look at the volumes a document would take back what an earlier supervisor reported.
+            document = progress.document(
+                self._job, follower.id, follower.driver, follower.seen or Seen(), follower.load
+            )
+            await publisher.offer(document, self._world.now(), final=follower.driver.ended)
+        self._say(follower, publisher)
+
+    async def _find_driver(self) -> Follower | None:
+        """Wait for Ray, then find this pod's driver. None when told to go before there is one; then the pod is free."""
+        while not self._told_to_leave:
+            if self._world.marks.terminating:
+                return self._resume_ending()
+            try:
+                return await self._begin(await self._world.ray.submissions())
+            except (RayUnavailableError, OSError) as error:
+                self._note(f"waiting for Ray and the volumes: {error}")
+                await self._world.sleep(TICK_SECONDS)
+        return None
+
+    def _resume_ending(self) -> Follower | None:
+        """Ray may be silent by now, and need not be asked which driver is this pod's."""
+        life = start.read_life(self._world.marks.folder)
+        if life is not None:
+            return self._follower(life.incarnation, "PENDING" if life.submitted else "STARTING")
+        self._world.marks.release()
+        return None
+
+    async def _begin(self, known: list[str]) -> Follower:
+        marks = self._world.marks.folder
+        match start.decide_start(start.read_life(marks), known, self._job.job.name, self._attempt):
+            case Follow(incarnation):
+                start.write_life(marks, PodLife(incarnation, submitted=True))
+                return self._follower(incarnation, "PENDING")
+            case Lost(incarnation):
+                follower = self._follower(incarnation, "FAILED")
+                follower.driver = lost(follower.driver.submission_id)
+                return follower
+            case Submit(incarnation):
+                if incarnation is None:
+                    incarnation = (await asyncio.to_thread(start.claim_next, self._run, self._attempt)).incarnation
+                    start.write_life(marks, PodLife(incarnation, submitted=False))
+                return self._follower(incarnation, "STARTING")
+
+    async def _submit(self, follower: Follower) -> None:
+        submission, (attempt, incarnation) = follower.driver.submission_id, follower.id
+        command = f"{self._python} -m harborrl_trainer run --attempt {attempt} --incarnation {incarnation}"
+        try:
+            await self._world.ray.submit(submission, command)
+        except RayUnavailableError as error:
+            follower.driver = Driver(submission, "STARTING", f"Ray does not take the driver yet: {error}")
+        except SubmissionRefusedError as error:
+            follower.driver = Driver(submission, "FAILED", f"Ray refused the driver: {error}", "application")
+        else:
+            start.write_life(self._world.marks.folder, PodLife(incarnation, submitted=True))
+            follower.driver = Driver(submission, "PENDING")
+
+    async def _end(self, follower: Follower, publisher: Publisher) -> None:
+        """Save or cancel, stop, release. Each wait is bounded, so that the whole fits into the grace period."""
+        idle = follower.driver.ended or not follower.driver.submitted
+        exists = await self._job_exists()
+        plan = plan_end(job_exists=exists, driver_idle=idle, grace_seconds=self._job.checkpoint.grace_seconds)
+        self._note(f"told to go; the job {'still exists' if exists else 'is gone'}; plan: {plan}")
+        if plan.save:
+            request = self._run.incarnation(*follower.id).stop_request
+            await asyncio.to_thread(files.replace, request, "the pod is told to go\n")
+            await self._wait_for_end(follower, publisher, plan.wait_seconds)
+        if not follower.driver.ended:
+            await self._stop(follower)
+            await self._wait_for_end(follower, publisher, STOP_SECONDS)
+            if plan.save and follower.driver.ended:
+                follower.driver = missed(follower.driver, plan.wait_seconds)
+        self._world.marks.release()
+
+    async def _stop(self, follower: Follower) -> None:
+        """Also when no submission was confirmed: an answer may have been lost on its way."""
+        try:
+            await self._world.ray.stop(follower.driver.submission_id)
+        except RayUnavailableError as error:
+            self._note(f"cannot stop the driver: {error}")
+        if not follower.driver.submitted:
+            follower.driver = Driver(follower.driver.submission_id, "STOPPED", "The pod ended before the driver began.")
+
+    async def _wait_for_end(self, follower: Follower, publisher: Publisher, seconds: float) -> None:
+        until = self._world.now() + seconds
+        while not follower.driver.ended and self._world.now() < until:
+            await self._tick(follower, publisher)
+            await self._world.sleep(TICK_SECONDS)
+
+    async def _job_exists(self) -> bool:
+        for attempt in range(EXISTS_TRIES):
+            try:
+                return await self._world.cluster.job_exists()
+            except ClusterUnavailableError as error:
+                self._note(f"cannot ask whether the job still exists (try {attempt + 1}): {error}")
+                await self._world.sleep(TICK_SECONDS)
+        return True
+
+    def _follower(self, incarnation: int, state: DriverState) -> Follower:
+        mine = self._run.incarnation(self._attempt, incarnation)
+        driver = Driver(layout.submission_id(self._job.job.name, self._attempt, incarnation), state)
+        return Follower(self._world.ray, mine, RunReader(self._run, mine.id), driver, self._world.ask_load)
+
+    def _say(self, follower: Follower, publisher: Publisher) -> None:
+        driver = follower.driver
+        parts = [f"{driver.submission_id} {driver.state}", driver.message, follower.trouble]
+        parts.append(f"progress not written: {publisher.trouble}" if publisher.trouble else "")
+        self._note("; ".join(part for part in parts if part))
+
+    def _note(self, line: str) -> None:
+        """Log state changes only: a line that repeats the last one says nothing."""
+        if line != self._last_said:
+            self._last_said = line
+            self._world.say(line)

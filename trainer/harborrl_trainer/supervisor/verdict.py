@@ -1,0 +1,95 @@
+"""What a Ray job's end means: state, failure class and one sentence. Pure."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harborrl_trainer.errors import STOPPED, ConfigurationError, InfrastructureError, StorageError
+from harborrl_trainer.failures import one_line
+from harborrl_trainer.supervisor.ray_api import RayJob
+
+type DriverState = Literal["STARTING", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED"]
+type FailureClass = Literal["configuration", "infrastructure", "application", "storage"]
+
+_CLASS_OF_CODE: dict[int, FailureClass] = {
+    ConfigurationError.exit_code: "configuration",
+    InfrastructureError.exit_code: "infrastructure",
+    StorageError.exit_code: "storage",
+}
+_KILLED = frozenset({-9, 137})
+_FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|CUDA out of memory|std::bad_alloc|\bMemoryError\b")
+_LAST_LINES = 40
+"""Log lines that are searched for a cause; earlier ones may tell of troubles that were overcome."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    submission_id: str
+    state: DriverState
+    message: str = ""
+    failure_class: FailureClass | None = None
+
+    @property
+    def submitted(self) -> bool:
+        return self.state != "STARTING"
+
+    @property
+    def ended(self) -> bool:
+        return self.state in {"SUCCEEDED", "FAILED", "STOPPED"}
+
+
+def driver_of(job: RayJob, log_tail: str = "") -> Driver:
+    """The driver as Ray tells it; `log_tail` is asked for only when the job has ended."""
+    if job.status in {"PENDING", "RUNNING", "SUCCEEDED"}:
+        return Driver(job.submission_id, job.status)
+    if job.status == "STOPPED":
+        return Driver(job.submission_id, "STOPPED", "The driver was stopped.")
+    if job.exit_code == STOPPED:
+        return Driver(job.submission_id, "STOPPED", last_line(log_tail) or "The driver saved a checkpoint and stopped.")
+    return _failed(job, log_tail or job.message)
+
+
+def lost(submission_id: str) -> Driver:
+    message = "Ray no longer knows the driver: its head was restarted. A new attempt goes on from the checkpoint."
+    return Driver(submission_id, "FAILED", message, "infrastructure")
+
+
+def missed(driver: Driver, seconds: float) -> Driver:
+    message = (
+        f"CheckpointMissed: the driver did not save within {seconds:g} s and was stopped. "
+        "Raise checkpoint.graceSeconds or lower config.saveInterval."
+    )
+    return replace(driver, message=message)
+
+
+def last_line(text: str) -> str:
+    """The last line that says something; by contract a driver's own is one sentence for a person."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return one_line(lines[-1]) if lines else ""
+
+
+def _failed(job: RayJob, text: str) -> Driver:
+    said = last_line(text)
+    if job.exit_code is None:
+        message = f"Ray lost the driver: {one_line(job.message, 300) or 'it gave no reason'}"
+        return Driver(job.submission_id, "FAILED", message, "infrastructure")
+    if job.exit_code in _CLASS_OF_CODE:
+        return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), _CLASS_OF_CODE[job.exit_code])
+    end = "\n".join(text.splitlines()[-_LAST_LINES:])
+    if _FULL.search(end):
+        return Driver(job.submission_id, "FAILED", f"A volume is full: {said}", "storage")
+    if job.exit_code in _KILLED:
+        message = (
+            "The driver was killed (signal 9), most likely for memory. "
+            "Give the head pod more memory or lower microBatchSize or maxSeqLen."
+        )
+        return Driver(job.submission_id, "FAILED", message, "infrastructure")
+    if _OUT_OF_MEMORY.search(end):
+        message = f"Out of memory: {said} Lower microBatchSize or maxSeqLen, or give the pods more memory."
+        return Driver(job.submission_id, "FAILED", message, "application")
+    return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), "application")
+
+
+def _bare(code: int) -> str:
+    return f"The driver ended with exit code {code} and wrote nothing; look at traces/driver.log."
