@@ -7,13 +7,14 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from harborrl_trainer.native.kv_slots import ATTENTION, AttentionStep, DecodeStep, KVSlots, Piece, PrefillStep, Shape
+from harborrl_trainer.native.precision import ComputeType, round_linears
 
 PREFILL_TOKENS = 512
 """Tokens of one prefill pass: bounds its memory and how long it holds up the rows that are decoding."""
 
 
 class Decoder:
-    def __init__(self, model: PreTrainedModel, *, slots: int, capacity: int) -> None:
+    def __init__(self, model: PreTrainedModel, *, slots: int, capacity: int, cache_type: torch.dtype) -> None:
         """`model` was loaded with `attn_implementation=ATTENTION`."""
         config = model.config
         heads: int = config.num_attention_heads
@@ -27,7 +28,7 @@ class Decoder:
                 head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
                 slots=slots,
                 capacity=capacity,
-                dtype=model.dtype,
+                dtype=cache_type,
             )
         )
 
@@ -75,9 +76,11 @@ class Decoder:
         return logits
 
 
-def load_decoder(path: str, *, slots: int, capacity: int, dtype: torch.dtype) -> Decoder:
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=ATTENTION)
-    return Decoder(model, slots=slots, capacity=capacity)
+def load_decoder(path: str, *, slots: int, capacity: int, compute: ComputeType) -> Decoder:
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=ATTENTION)
+    if compute == "bfloat16":
+        round_linears(model)
+    return Decoder(model, slots=slots, capacity=capacity, cache_type=getattr(torch, compute))
 
 
 def _batches(pieces: Sequence[Piece]) -> list[list[tuple[Piece, int | None]]]:

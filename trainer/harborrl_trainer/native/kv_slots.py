@@ -38,7 +38,9 @@ def _attention(
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     layer: int = module.layer_idx  # type: ignore[assignment]
-    return attention_step.attend(layer, query, key, value, scaling), None
+    # Rotary embeddings are float32, and so are the query and key that leave them; the cache's type is the value's.
+    kind = value.dtype
+    return attention_step.attend(layer, query.to(kind), key.to(kind), value, scaling), None
 
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attention)
