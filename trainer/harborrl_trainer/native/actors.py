@@ -1,0 +1,150 @@
+"""The two Ray actors: the policy on the driver's node, the rollout engine on another where there is one."""
+
+import asyncio
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from harborrl_trainer.native.checkpoint import OPTIMIZER
+from harborrl_trainer.native.decoder import load_decoder
+from harborrl_trainer.native.engine import Engine, Request
+from harborrl_trainer.native.policy import PolicyConfig, StepReport, TrainSample, load_policy
+from harborrl_trainer.native.precision import ComputeType
+from harborrl_trainer.native.sampling import SamplingParams
+from harborrl_trainer.native.session import Generation
+
+ACTOR_ENVIRONMENT = {
+    # libgomp's threads spin at each barrier; with two cores shared by other pods that burns what the others need.
+    "GOMP_SPINCOUNT": "0",
+}
+TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "chat_template*", "vocab.*", "merges.txt")
+
+
+class EngineActor:
+    """Async methods around the engine's thread; one call of `generate` a running request."""
+
+    def __init__(self, model: str, *, slots: int, capacity: int, compute: ComputeType, stop: frozenset[int]) -> None:
+        _use_cpus()
+        self._log: list[dict[str, Any]] = []
+        decoder = load_decoder(model, slots=slots, capacity=capacity, compute=compute)
+        self._engine = Engine(decoder, slots=slots, stop_tokens=stop)
+
+    async def generate(self, request_id: str, prompt: list[int], params: SamplingParams) -> Generation:
+        result: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
+        self._engine.submit(Request(request_id, tuple(prompt), params, _to(result)))
+        answer = await result
+        self._log.append(
+            {
+                "request_id": request_id,
+                "prompt_tokens": len(prompt),
+                "token_ids": list(answer.token_ids),
+                "log_probs": list(answer.log_probs),
+                "finish_reason": answer.finish_reason,
+                "weight_version": answer.weight_version,
+            }
+        )
+        return answer
+
+    async def load(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
+        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._engine.load(weights, version, _to(result))
+        await result
+
+    async def drain_log(self) -> list[dict[str, Any]]:
+        """What was sampled since the last call, by request: the engine's own account, independent of any session."""
+        log, self._log = self._log, []
+        return log
+
+    async def counters(self) -> dict[str, float]:
+        return dict(vars(self._engine.counters))
+
+
+class PolicyActor:
+    """Calls run on several threads, so that `interrupt` is heard while `train` is at work; the lock keeps the rest apart."""
+
+    def __init__(self, model: str, config: PolicyConfig, *, reference: str, optimizer: str | None) -> None:
+        _use_cpus()
+        self._lock = threading.Lock()
+        self._policy = load_policy(model, config, reference=reference)
+        if optimizer:
+            self._policy.optimizer.load_state_dict(torch.load(optimizer, weights_only=True, mmap=True))
+
+    def train(self, samples: list[TrainSample]) -> StepReport:
+        with self._lock:
+            return self._policy.train(samples)
+
+    def interrupt(self) -> None:
+        """Makes a `train` that has not yet changed the weights raise Interrupted between two micro-batches."""
+        self._policy.interrupted.set()
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        with self._lock:
+            return self._policy.weights()
+
+    def save(self, directory: str, *, tokenizer_from: str, with_optimizer: bool) -> None:
+        with self._lock:
+            target = Path(directory)
+            self._policy.model.save_pretrained(target)
+            if with_optimizer:
+                torch.save(self._policy.optimizer.state_dict(), target / OPTIMIZER)
+        for pattern in TOKENIZER_FILES:
+            for path in Path(tokenizer_from).glob(pattern):
+                shutil.copy(path, target / path.name)
+
+
+def start_engine(**arguments: Any) -> Any:
+    """A handle of an EngineActor on a node that is not the driver's, or on that one where it is alone."""
+    here = ray.get_runtime_context().get_node_id()
+    others = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here)
+    return _start(EngineActor, (others or [here])[0], max_concurrency=1000, **arguments)
+
+
+def start_policy(**arguments: Any) -> Any:
+    return _start(PolicyActor, ray.get_runtime_context().get_node_id(), max_concurrency=4, **arguments)
+
+
+def _start(actor: type, node: str, *, max_concurrency: int, **arguments: Any) -> Any:
+    # No CPU is asked for: placement is by node, and KubeRay heads often declare none.
+    options: dict[str, Any] = {
+        "num_cpus": 0,
+        "max_concurrency": max_concurrency,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
+        "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
+    }
+    return ray.remote(actor).options(**options).remote(**arguments)
+
+
+def _to(future: "asyncio.Future[Any]") -> Callable[[Any], None]:
+    """A callback for another thread that settles the future on its own loop; an exception becomes its error."""
+    loop = future.get_loop()
+
+    def settle(value: Any) -> None:
+        if future.done():
+            return
+        if isinstance(value, Exception):
+            future.set_exception(value)
+        else:
+            future.set_result(value)
+
+    return lambda value: loop.call_soon_threadsafe(settle, value) and None
+
+
+def _use_cpus() -> None:
+    """As many threads as this container may use: Ray sets OMP_NUM_THREADS to 1, and the host's count is not ours."""
+    torch.set_num_threads(available_cpus())
+
+
+def available_cpus() -> int:
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return allowed
+    return allowed if quota == "max" else max(1, min(allowed, round(int(quota) / int(period))))

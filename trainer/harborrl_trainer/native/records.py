@@ -1,0 +1,41 @@
+"""What the driver writes to the traces volume. Every file is written beside its place and renamed into it."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harborrl_trainer import files
+
+
+def dump(path: Path, value: Mapping[str, Any]) -> None:
+    """A torch pickle of plain values."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        torch.save(dict(value), file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    files.sync_directory(path.parent)
+
+
+def dump_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    files.replace(path, "".join(_line(value) for value in values))
+
+
+def append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """One JSON line with one write, as a reader may be following the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, _line(value).encode())
+    finally:
+        os.close(descriptor)
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n"

@@ -1,0 +1,155 @@
+"""HTTP client of the agent server: `/run`, `/flush`, `/health` (docs/contracts.md, "Agent server")."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from harborrl_trainer.rollout.outcomes import TrialReply
+
+KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5),
+)
+"""A trial is silent for hours: without probes a middlebox forgets the connection and both sides wait for ever."""
+
+CONTROL_TIMEOUT_S = 10.0
+FLUSH_TRIES = 3
+
+
+class AgentServerError(Exception):
+    """No verdict on a trial came back. Never a reward; the trial may or may not have run."""
+
+
+class AgentServerUnreachable(AgentServerError):
+    """The connection failed or broke."""
+
+
+class TrialCeilingExceeded(AgentServerError):
+    """No answer within the client's ceiling, counted from the moment the request was sent."""
+
+
+class BadReply(AgentServerError):
+    """The server answered, but not with a trial outcome."""
+
+
+@dataclass(frozen=True)
+class Health:
+    ok: bool
+    capacity: int
+    in_flight: int
+    queued: int
+    version: str = ""
+
+
+class AgentClient:
+    """One connection pool for all trials of a process; as wide as there are trials in flight.
+
+    `/run` is never sent twice: a request whose answer was lost may still be running.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ceiling_s: float,
+        admin_secret: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """`ceiling_s` is AGENT_TRIAL_TIMEOUT. `transport` replaces the network, for tests."""
+        # Limits belong to the transport: httpx ignores `limits=` beside `transport=`.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        self.url = url.rstrip("/")
+        self.ceiling_s = ceiling_s
+        self._headers = {"Authorization": f"Bearer {admin_secret}"} if admin_secret else {}
+        self._http = httpx.AsyncClient(
+            transport=transport or httpx.AsyncHTTPTransport(limits=limits, socket_options=list(KEEPALIVE)),
+            timeout=httpx.Timeout(None, connect=CONTROL_TIMEOUT_S),
+        )
+
+    async def run(self, request: Mapping[str, Any], *, ceiling_s: float | None = None) -> TrialReply:
+        """One trial within `ceiling_s` (a re-run has less than the first). Raises an AgentServerError.
+
+        Cancelling it closes the connection, which frees the slot of the agent server.
+        """
+        ceiling = self.ceiling_s if ceiling_s is None else ceiling_s
+        body = {**request, "deadline_s": ceiling}
+        try:
+            response = await asyncio.wait_for(self._http.post(f"{self.url}/run", json=body), ceiling)
+        except asyncio.TimeoutError as error:  # noqa: UP041 - not the builtin's alias before Python 3.11
+            raise TrialCeilingExceeded(f"no answer within {ceiling:g} s") from error
+        except httpx.HTTPError as error:
+            raise AgentServerUnreachable(f"{self.url}: {type(error).__name__} {error}".rstrip()) from error
+        if response.status_code != 200:
+            raise BadReply(f"{self.url}/run answered HTTP {response.status_code}")
+        return parse_reply(response.content)
+
+    async def flush(self, session_server_instance_ids: Sequence[str]) -> int:
+        """Cancels this trainer's trials; returns how many. Safe to repeat, and therefore tried three times."""
+        body = {"session_server_instance_ids": list(session_server_instance_ids)}
+        last: Exception | None = None
+        for _ in range(FLUSH_TRIES):
+            try:
+                response = await self._http.post(
+                    f"{self.url}/flush", json=body, headers=self._headers, timeout=CONTROL_TIMEOUT_S
+                )
+                response.raise_for_status()
+                return int(response.json().get("cancelled", 0))
+            except (httpx.HTTPError, ValueError) as error:
+                last = error
+        raise AgentServerUnreachable(f"{self.url}/flush failed {FLUSH_TRIES} times, last: {last}") from last
+
+    async def health(self) -> Health:
+        try:
+            response = await self._http.get(f"{self.url}/health", timeout=CONTROL_TIMEOUT_S)
+            response.raise_for_status()
+            body = response.json()
+            return Health(
+                ok=body["status"] == "ok",
+                capacity=int(body["capacity"]),
+                in_flight=int(body.get("in_flight", 0)),
+                queued=int(body.get("queued", 0)),
+                version=str(body.get("version", "")),
+            )
+        except httpx.HTTPError as error:
+            raise AgentServerUnreachable(f"{self.url}/health: {type(error).__name__} {error}".rstrip()) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadReply(f"{self.url}/health is not a health report: {error!r}") from error
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+def parse_reply(content: bytes) -> TrialReply:
+    """Reads what it knows and ignores the rest. NaN in the JSON text is kept for `judge` to refuse."""
+    try:
+        body = json.loads(content)
+    except ValueError as error:
+        raise BadReply("the reply to /run is not JSON") from error
+    if not isinstance(body, dict) or not isinstance(body.get("exit_status"), str):
+        raise BadReply("the reply to /run has no exit_status")
+    exception = body.get("exception_type")
+    return TrialReply(
+        exit_status=body["exit_status"],
+        reward=body.get("reward"),
+        eval_report=_mapping(body.get("eval_report")),
+        agent_metrics=_mapping(body.get("agent_metrics")),
+        infra_failure=body.get("infra_failure") is True,
+        exception_type=str(exception) if exception else None,
+        trial_name=str(body.get("trial_name") or ""),
+        phase_seconds=_numbers(_mapping(body.get("phase_seconds"))),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _numbers(value: Mapping[str, Any]) -> dict[str, float]:
+    return {key: float(number) for key, number in value.items() if isinstance(number, (int, float))}

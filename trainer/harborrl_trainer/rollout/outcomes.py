@@ -1,0 +1,103 @@
+"""What a trial's outcome means for training: completed, truncated or aborted, and whether its reward is a number.
+
+Infrastructure is never a number: a sample that the policy could not have caused is aborted, and its cause says why.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["completed", "truncated", "aborted"]
+OnAgentTimeout = Literal["grade", "zero", "abort"]
+
+TIME_LIMIT = "TimeLimitExceeded"
+LENGTH_LIMIT = "SequenceLengthLimitExceeded"
+GRADED = frozenset({"Submitted", "TurnLimitExceeded", "VerifierError", "AgentError"})
+"""Ends that the policy is answerable for; their reward is the verifier's."""
+INFRASTRUCTURE = frozenset(
+    {
+        "Aborted",
+        "SandboxUnavailable",
+        "SandboxLost",
+        "ModelEndpointFailed",
+        "QueueTimeout",
+        "TaskNotFound",
+        "InvalidInstanceId",
+        "InvalidAgent",
+        "ServerError",
+    }
+)
+HOPELESS = frozenset({"TaskNotFound", "InvalidInstanceId", "InvalidAgent"})
+"""Infrastructure outcomes that a second run of the same trial cannot change."""
+
+
+@dataclass(frozen=True)
+class TrialReply:
+    """The agent server's answer to one `/run`, fields as in tests/contract/run_response.json."""
+
+    exit_status: str
+    reward: Any = None
+    """As sent; `judge` decides whether it is a number."""
+    eval_report: Mapping[str, Any] = field(default_factory=dict)
+    agent_metrics: Mapping[str, Any] = field(default_factory=dict)
+    infra_failure: bool = False
+    exception_type: str | None = None
+    trial_name: str = ""
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    status: Status
+    reward: float | None
+    """None exactly when the status is aborted."""
+    cause: str = ""
+    """Why it was aborted, or what was notable; empty for a plain completed trial."""
+    retryable: bool = False
+    """An infrastructure failure that a fresh session may not meet again."""
+
+
+def aborted(cause: str, *, retryable: bool = True) -> Verdict:
+    return Verdict("aborted", None, cause, retryable)
+
+
+def judge(reply: TrialReply, *, on_agent_timeout: OnAgentTimeout, turns: int, cut_by_length: bool = False) -> Verdict:
+    """The one place where an exit status becomes a sample status.
+
+    `turns` counts the model calls that the session recorded; `cut_by_length` says that the last one reached its token
+    limit. `grade` keeps the verifier's reward of a trial that ran out of time or length, and 0 where there is none.
+    """
+    if reply.infra_failure or reply.exit_status in INFRASTRUCTURE:
+        return aborted(_cause(reply), retryable=reply.exit_status not in HOPELESS)
+    if reply.exit_status not in GRADED | {TIME_LIMIT, LENGTH_LIMIT}:
+        return aborted(f"unknown exit status '{reply.exit_status}'")
+    if turns == 0:
+        return aborted(f"{reply.exit_status} without a model call")
+    if reply.exit_status in {TIME_LIMIT, LENGTH_LIMIT}:
+        return _out_of_budget(reply, on_agent_timeout)
+    status: Status = "truncated" if cut_by_length else "completed"
+    return _graded(reply, status, "" if reply.exit_status == "Submitted" else _cause(reply))
+
+
+def _out_of_budget(reply: TrialReply, on_agent_timeout: OnAgentTimeout) -> Verdict:
+    status: Status = "truncated" if reply.exit_status == LENGTH_LIMIT else "completed"
+    if on_agent_timeout == "abort":
+        return aborted(f"{reply.exit_status} (onAgentTimeout: abort)", retryable=False)
+    if on_agent_timeout == "zero" or not reply.eval_report:
+        return Verdict(status, 0.0, reply.exit_status)
+    return _graded(reply, status, reply.exit_status)
+
+
+def _graded(reply: TrialReply, status: Status, cause: str) -> Verdict:
+    if not reply.eval_report:
+        return aborted(f"{reply.exit_status} with an empty eval_report")
+    if isinstance(reply.reward, bool) or not isinstance(reply.reward, (int, float)):
+        return aborted(f"{reply.exit_status} with reward {reply.reward!r}")
+    if not math.isfinite(reply.reward):
+        return aborted(f"{reply.exit_status} with reward {reply.reward}")
+    return Verdict(status, float(reply.reward), cause)
+
+
+def _cause(reply: TrialReply) -> str:
+    return f"{reply.exit_status} ({reply.exception_type})" if reply.exception_type else reply.exit_status

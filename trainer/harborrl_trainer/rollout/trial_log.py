@@ -1,0 +1,81 @@
+"""One JSON line a trial, appended and flushed as it ends (tests/contract/trial_record.json).
+
+The operator counts rewards, drops and aborted trials from these lines, so every trial started gets exactly one.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    time: str
+    """UTC, RFC 3339 with milliseconds, when the record was written."""
+    rollout_id: int
+    group_id: int
+    sample_id: int
+    session: str
+    instance_id: str
+    outcome: str
+    """The agent server's exit_status, or the name of the error that kept it from answering."""
+    status: str
+    cause: str
+    reward: float | None
+    kept: bool
+    drop_reason: str = ""
+    evaluation: bool = False
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Per phase (queue, start, run, verify, as far as known) and `total`, which the client measured."""
+    turns: int = 0
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    weight_version: int = 0
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "time": self.time,
+            "rollout_id": self.rollout_id,
+            "group_id": self.group_id,
+            "sample_id": self.sample_id,
+            "session": self.session,
+            "instance_id": self.instance_id,
+            "evaluation": self.evaluation,
+            "outcome": self.outcome,
+            "status": self.status,
+            "cause": self.cause,
+            "reward": self.reward,
+            "kept": self.kept,
+            "drop_reason": self.drop_reason,
+            "seconds": {key: round(value, 3) for key, value in self.seconds.items()},
+            "turns": self.turns,
+            "tokens": {"prompt": self.prompt_tokens, "response": self.response_tokens},
+            "weight_version": self.weight_version,
+        }
+
+
+class TrialLog:
+    """Appends whole lines with one write each: a reader, or a crash, sees at most one torn line, the last.
+
+    Opening repairs a torn last line by ending it, so that the next record is not glued to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            os.write(self._descriptor, b"\n")
+
+    def append(self, record: TrialRecord) -> None:
+        line = json.dumps(record.document(), allow_nan=False, separators=(",", ":")) + "\n"
+        os.write(self._descriptor, line.encode())
+
+    def close(self) -> None:
+        os.close(self._descriptor)

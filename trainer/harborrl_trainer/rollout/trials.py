@@ -1,0 +1,73 @@
+"""One trial from its place in the queue to its verdict, with one re-run where infrastructure failed it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from harborrl_trainer.rollout.agent_client import AgentServerError
+from harborrl_trainer.rollout.inflight import InFlight
+from harborrl_trainer.rollout.outcomes import Verdict, aborted
+
+Payload = TypeVar("Payload")
+
+RERUN_SHARE = 0.5
+"""A trial is run again only while this share of its ceiling is left: less would mostly meet the deadline instead."""
+
+
+@dataclass(frozen=True)
+class TrialEnd(Generic[Payload]):  # noqa: UP046 - Python 3.10 syntax
+    """How one run of a trial ended; `payload` is the engine's sample, None where there is nothing to train on."""
+
+    verdict: Verdict
+    outcome: str
+    session: str
+    payload: Payload | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    turns: int = 0
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    weight_version: int = 0
+    agent_metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrialHistory(Generic[Payload]):  # noqa: UP046 - Python 3.10 syntax
+    """The run that counts, and the one before it that infrastructure failed, if any."""
+
+    final: TrialEnd[Payload]
+    replaced: TrialEnd[Payload] | None = None
+
+
+RunOnce = Callable[[int, float], Awaitable[TrialEnd[Payload]]]
+"""(number of this run: 0 or 1, ceiling in seconds) -> end. Opens a session of its own each time."""
+
+
+async def run_trial(
+    run_once: RunOnce[Payload], *, places: InFlight, ceiling_s: float, clock: Callable[[], float]
+) -> TrialHistory[Payload]:
+    """The ceiling covers both runs and starts when the trial has its place: waiting for one costs it nothing."""
+    async with places.place():
+        started = clock()
+        first = await run_once(0, ceiling_s)
+        left = ceiling_s - (clock() - started)
+        if first.verdict.status != "aborted" or not first.verdict.retryable or left < ceiling_s * RERUN_SHARE:
+            return TrialHistory(first)
+        return TrialHistory(await run_once(1, left), replaced=first)
+
+
+def end_without_reply(error: AgentServerError, session: str) -> TrialEnd[Any]:
+    """No answer from the agent server: an aborted trial whose outcome is the error's name."""
+    name = type(error).__name__
+    return TrialEnd(aborted(f"{name}: {error}"), outcome=name, session=session)
+
+
+async def gather_or_cancel(work: list[Awaitable[Payload]]) -> list[Payload]:
+    """All results in order. The first error, or being cancelled, cancels the rest and waits until they have gone."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
