@@ -1,0 +1,101 @@
+"""Command line: `python -m images build [TARGET...]`."""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from images import base, engines, host, targets
+from images.base import Base
+from images.engines import Docker, Engine
+from images.process import BuildError
+from images.targets import BASE, BY_NAME, TARGETS, Target
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    cache = _cache()
+    started = time.monotonic()
+    try:
+        engine = engines.detect(os.geteuid())
+        origin = Base(arguments.base or (base.REGISTRY_IMAGE if isinstance(engine, Docker) else base.DEBOOTSTRAP))
+        wanted = [BY_NAME[name] for name in arguments.target] or list(TARGETS)
+        os.chdir(ROOT)
+        chosen = dict.fromkeys((BASE, *wanted))
+        if arguments.force or any(_stale(target, origin, engine) for target in chosen):
+            with _lock(cache / "images.lock"):
+                for target in chosen:
+                    _build(target, origin, engine, cache, force=arguments.force)
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"up to date after {time.monotonic() - started:.1f} s with {engine.name}: {' '.join(target.image for target in chosen)}")
+    return 0
+
+
+def _label(target: Target, origin: Base) -> str:
+    return origin.identity if target is BASE else targets.fingerprint(ROOT, target, origin.identity)
+
+
+def _stale(target: Target, origin: Base, engine: Engine) -> bool:
+    return engine.label(target.image) != _label(target, origin)
+
+
+def _build(target: Target, origin: Base, engine: Engine, cache: Path, *, force: bool) -> None:
+    # Asked again under the lock: another build may have finished while this one waited.
+    if not force and not _stale(target, origin, engine):
+        return
+    print(f"{target.image}: building ...", flush=True)
+    started = time.monotonic()
+    log = cache / "logs" / f"image-{target.name}.log"
+    log.unlink(missing_ok=True)
+    if target is BASE:
+        base.build(origin, engine, target.image, cache, log)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            engine.build(target.image, target.name, BASE.image, _label(target, origin), _secrets(Path(folder)), log)
+    print(f"{target.image}: {engine.size(target.image) / 1e6:.0f} MB in {time.monotonic() - started:.0f} s")
+
+
+def _secrets(folder: Path) -> dict[str, Path]:
+    """Files that a build mounts while it runs and that never become part of an image."""
+    settings = folder / "registries"
+    settings.write_text(host.shell_settings(host.registries(os.environ, host.pip_files(os.environ))), encoding="utf-8")
+    settings.chmod(0o600)
+    bundle = host.ca_bundle(os.environ)
+    return {"registries": settings, **({"ca": bundle} if bundle else {})}
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("HARBORRL_CACHE") or Path(home) / "harborrl")
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """One build at a time on this machine; a second one waits and then finds its work done."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="build what is out of date")
+    build.add_argument("target", nargs="*", help=f"one of {', '.join(BY_NAME)}; default all", metavar="TARGET")
+    build.add_argument("--base", help=f"image to build on, or `{base.DEBOOTSTRAP}`; default {base.REGISTRY_IMAGE} with Docker, else {base.DEBOOTSTRAP}")
+    build.add_argument("--force", action="store_true", help="build even if nothing changed (layers stay cached)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
