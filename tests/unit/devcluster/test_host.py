@@ -1,7 +1,8 @@
 from pathlib import Path
 
 import pytest
-from devcluster.host import mounts_below, overlapping_route
+from devcluster.errors import NotRootError
+from devcluster.host import mounts_below, overlapping_route, require_root
 from devcluster.packages import missing_packages
 from devcluster.policyrules import our_sets, removal_script
 from devcluster.settings import BRIDGE, CGROUP, Network
@@ -72,7 +73,23 @@ def test_interface_and_group_names_fit_the_kernel() -> None:
     assert "/" not in CGROUP
 
 
+def test_whoever_is_not_root_is_told_so() -> None:
+    with pytest.raises(NotRootError, match="devcluster up"):
+        require_root("devcluster up", user=1000)
+
+
 def test_only_missing_packages_are_installed() -> None:
-    present = ["containerd", "runc", "buildah", "conntrack", "socat", "ipset", "iptables", "ip", "debootstrap"]
+    present = [
+        "containerd",
+        "runc",
+        "buildah",
+        "skopeo",
+        "conntrack",
+        "socat",
+        "ipset",
+        "iptables",
+        "ip",
+        "debootstrap",
+    ]
     assert missing_packages(plugins_present=True, which=present) == ["nftables"]
     assert missing_packages(plugins_present=False, which=[*present, "nft"]) == ["containernetworking-plugins"]

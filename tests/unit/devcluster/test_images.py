@@ -101,6 +101,16 @@ def test_garbage_is_what_no_name_leads_to(layout: Layout) -> None:
     assert layout.manifest_digest(NAME) is not None
 
 
+def test_an_image_that_lost_its_name_to_a_newer_build_is_garbage(layout: Layout) -> None:
+    (layer,) = layout.layers(NAME)
+    index = layout.index()
+    del index["manifests"][0]["annotations"]
+    (layout.root / "index.json").write_text(json.dumps(index))
+    layout.collect_garbage()
+    assert layout.index()["manifests"] == []
+    assert not layout.blob(layer).exists()
+
+
 def test_the_registry_serves_manifest_and_blobs_by_tag_and_digest(layout: Layout) -> None:
     (layer,) = layout.layers(NAME)
     with serve(layout, 0) as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
