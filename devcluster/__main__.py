@@ -13,7 +13,12 @@ from devcluster.progress import Reporter
 from devcluster.settings import load_settings
 from devcluster.status import print_report
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="A real Kubernetes on this machine.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A real Kubernetes on this machine.",
+)
 
 
 @app.command()

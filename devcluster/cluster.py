@@ -1,7 +1,6 @@
 """Our own cluster: `up` brings it from whatever state it is in to a ready one, `down` leaves nothing."""
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,12 +97,12 @@ class OwnCluster:
         return program_memory(name, record.pid if record else None)
 
     def _pods(self, kubectl: str) -> list[MemoryUse]:
-        path = f"/api/v1/nodes/{NODE_NAME}/proxy/stats/summary"
+        path = f"/api/v1/nodes/{NODE_NAME}/proxy/metrics/resource"
         try:
-            summary = json.loads(run([kubectl, f"--kubeconfig={self.settings.kubeconfig}", "get", "--raw", path]))
+            metrics = run([kubectl, f"--kubeconfig={self.settings.kubeconfig}", "get", "--raw", path])
         except CommandError:
             return []  # The report already says that the API server or the node does not answer.
-        return pod_memory(summary, SYSTEM_NAMESPACES)
+        return pod_memory(metrics, SYSTEM_NAMESPACES)
 
     def _folders(self) -> dict[str, Path]:
         state = self.settings.state

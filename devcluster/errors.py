@@ -1,15 +1,15 @@
 """What can go wrong, named after the boundary that broke.
 
     DevclusterError
-    ├── NotRootError            this command needs root
-    ├── UnsuitableHostError     the machine lacks something, or another cluster uses it
-    ├── PortTakenError          a port is held by another process
+    ├── NotRootError         this command needs root
+    ├── UnsuitableHostError  the machine lacks something, or another cluster uses it
+    ├── PortTakenError       a port is held by another process
     ├── PackageInstallError  the system's package manager refused
-    ├── DownloadError     a Go module could not be fetched
-    ├── BuildError        a program did not compile
-    ├── ImageError        an image could not be exported or pulled
-    ├── ComponentError    a program ended or stayed unready
-    └── CommandError      a helper program returned an error
+    ├── DownloadError        a Go module could not be fetched
+    ├── BuildError           a program did not compile
+    ├── ImageError           an image could not be exported or pulled
+    ├── ComponentError       a program ended or stayed unready
+    └── CommandError         a helper program returned an error
 
 Each message is one line: what happened, where, what to do. Running the command again is
 safe after every one of them; `retriable` says whether that alone can help.

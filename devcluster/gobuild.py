@@ -115,7 +115,7 @@ class Binaries:
     @property
     def kuberay_manifests(self) -> Path:
         """KubeRay's own manifests (CRDs, RBAC, Deployment), rendered from its module."""
-        return self.folder / "kuberay.yaml"
+        return self.folder / f"{KUBERAY_NAMESPACE}.yaml"
 
 
 def ensure_binaries(cache: Path, targets: Sequence[Target], reporter: Reporter) -> Binaries:
@@ -131,7 +131,7 @@ def ensure_binaries(cache: Path, targets: Sequence[Target], reporter: Reporter) 
                     _build(go, target, folder, advance)
         _link_names(folder)
         if any(target.package == KUBERAY_MODULE for target in targets):
-            render_kuberay(folder / "kuberay.yaml", str(folder / "kubectl"))
+            render_kuberay(Binaries(folder).kuberay_manifests, str(folder / "kubectl"))
         _publish(cache / "bin", folder)
         _forget_old(builds, folder)
     return Binaries(folder)

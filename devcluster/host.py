@@ -49,8 +49,8 @@ EMPTY_FOLDERS = (
 """Made by the kubelet, libcni and containerd at places that cannot be chosen; removed if nobody else uses them."""
 
 
-def require_root(command: str) -> None:
-    if os.geteuid() != 0:
+def require_root(command: str, user: int | None = None) -> None:
+    if (os.geteuid() if user is None else user) != 0:
         raise NotRootError(command)
 
 

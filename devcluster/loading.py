@@ -27,13 +27,17 @@ def buildah_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def export(image: str, layout: Layout) -> None:
-    """Writes a built image into the layout, uncompressed: both ends are this machine, and gzip is the slow part."""
-    if shutil.which("buildah") is None:
-        raise UnsuitableHostError("buildah is not installed; `python -m devcluster up` installs it.")
+    """Writes a built image into the layout, uncompressed: both ends are this machine, and gzip is the slow part.
+
+    buildah's own push compresses on the way to a layout and so can never skip a layer; skopeo reads the same storage.
+    """
+    if shutil.which("skopeo") is None:
+        raise UnsuitableHostError("skopeo is not installed; `python -m devcluster up` installs it.")
     layout.root.mkdir(parents=True, exist_ok=True)
-    target = f"oci:{layout.root}:{image}"
+    source, target = f"containers-storage:{image}", f"oci:{layout.root}:{image}"
+    copy = ["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target]
     try:
-        run(["buildah", "push", "--quiet", "--disable-compression", image, target], env=buildah_environment())
+        run(copy, env=buildah_environment())
     except CommandError as error:
         raise ImageError(f"Image {image} could not be exported. Is it built (`buildah images`)? {error}") from error
 

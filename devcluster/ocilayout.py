@@ -1,6 +1,6 @@
 """An OCI image layout on disk: a way station between builder and node, kept almost empty.
 
-The builder (`buildah push oci:...`) skips each layer whose blob is already here, and containerd skips each
+The exporter (`skopeo copy ... oci:`) skips each layer whose blob is already here, and containerd skips each
 layer that it has unpacked. So once a layer is on the node its blob is needed by name and size only, and is
 replaced by a hole of the same length ("hollow"): the next export still skips it, and it takes no disk. A hollow
 blob is never served; if the node asks for one after all, it is dropped and exported again.
@@ -80,9 +80,12 @@ class Layout:
             self._mark(digest).unlink(missing_ok=True)
 
     def collect_garbage(self) -> None:
-        """Removes blobs that no named image refers to: layers of builds that were replaced, and torn exports."""
+        """Removes what no named image needs: images that lost their name to a newer build, and torn exports."""
+        index = self.index()
+        named = [entry for entry in index["manifests"] if NAME_ANNOTATION in entry.get("annotations", {})]
+        write_atomically(self.root / "index.json", json.dumps({**index, "manifests": named}))
         wanted: set[str] = set()
-        for entry in self.index()["manifests"]:
+        for entry in named:
             manifest = self.manifest(entry["digest"])
             parts = [entry, manifest["config"], *manifest["layers"]]
             wanted.update(part["digest"].partition(":")[2] for part in parts)

@@ -13,6 +13,7 @@ PROGRAMS = {
     "containerd": "containerd",
     "runc": "runc",
     "buildah": "buildah",
+    "skopeo": "skopeo",
     "conntrack": "conntrack",
     "socat": "socat",
     "ipset": "ipset",

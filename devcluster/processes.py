@@ -122,6 +122,9 @@ class Supervisor:
         self._end_orphan(program)
         pid = spawn(program, self.log_file(program.name))
         started = start_time(pid)
+        while start_time(pid) is not None and not (PROC / str(pid) / "cmdline").read_bytes():
+            # For some microseconds a new process has no command line yet, and _end_orphan could not know it.
+            time.sleep(0.001)
         if started is None:
             log = self.log_file(program.name)
             raise ComponentError(program.name, "ended at once", log, self.log_tail(program.name))

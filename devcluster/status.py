@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -60,13 +59,13 @@ def program_memory(name: str, pid: int | None, proc: Path = Path("/proc")) -> Me
     return MemoryUse(name, pid, resident, proportional)
 
 
-def pod_memory(summary: Mapping[str, Any], namespaces: Sequence[str]) -> list[MemoryUse]:
-    """Memory of the pods in these namespaces from the kubelet's /stats/summary."""
+def pod_memory(metrics: str, namespaces: Sequence[str]) -> list[MemoryUse]:
+    """Working set of the pods in these namespaces, from the text of the kubelet's /metrics/resource."""
+    line = r'^pod_memory_working_set_bytes\{namespace="([^"]+)",pod="([^"]+)"\} (\S+)'
     return [
-        MemoryUse(f"pod {pod['podRef']['name']}", None, used, used)
-        for pod in summary.get("pods", [])
-        if pod["podRef"]["namespace"] in namespaces
-        for used in [int(pod.get("memory", {}).get("rssBytes", 0))]
+        MemoryUse(f"pod {pod}", None, int(float(used)), int(float(used)))
+        for namespace, pod, used in re.findall(line, metrics, re.MULTILINE)
+        if namespace in namespaces
     ]
 
 
@@ -82,7 +81,9 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def _memory_table(memory: Sequence[MemoryUse]) -> Table:
-    table = Table("program", "pid", "resident MiB", "proportional MiB", box=None)
+    table = Table(box=None)
+    for title in ("program", "pid", "resident MiB", "proportional MiB"):
+        table.add_column(title, no_wrap=True)
     for use in memory:
         pid = str(use.pid) if use.pid else ("" if use.name.startswith("pod ") else "not running")
         table.add_row(use.name, pid, f"{use.resident / MIB:.0f}", f"{use.proportional / MIB:.0f}")
