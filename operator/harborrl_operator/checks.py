@@ -46,6 +46,8 @@ def concurrency_covers_in_flight(job: ResolvedJob, _: Observed) -> Verdict | Non
 def sandbox_outlives_trial(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I3: only explicit values can break it."""
     server = job.spec.agent_server
+    if server.url:
+        return None
     life, idle = job.sandbox["timeoutSeconds"], job.sandbox["idleTimeoutSeconds"]
     needed = server.agent_timeout_seconds + server.verifier_seconds
     if life <= needed:
