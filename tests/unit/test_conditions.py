@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "conditions.md"
 
 
 def test_the_documented_reasons_are_exactly_those_that_exist() -> None:
-    documented = re.findall(r"^\| `([A-Za-z]+)` \|", DOCS.read_text(), flags=re.MULTILINE)
+    documented = re.findall(r"^\| `([A-Za-z]+)` \|", DOCS.read_text().split("## Reasons")[1], flags=re.MULTILINE)
     assert sorted(documented) == sorted(reason.value for reason in Reason)
 
 
