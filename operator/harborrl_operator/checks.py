@@ -48,7 +48,7 @@ def sandbox_outlives_trial(job: ResolvedJob, _: Observed) -> Verdict | None:
     server = job.spec.agent_server
     if server.url:
         return None
-    life, idle = job.sandbox["timeoutSeconds"], job.sandbox["idleTimeoutSeconds"]
+    life, idle = job.sandbox["timeoutSeconds"], job.sandbox.get("idleTimeoutSeconds")
     needed = server.agent_timeout_seconds + server.verifier_seconds
     if life <= needed:
         return Verdict(

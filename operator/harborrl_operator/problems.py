@@ -70,8 +70,9 @@ def _container_problem(pod: str, status: Mapping[str, Any]) -> Verdict | None:
             f"Pod {pod} cannot start container {status['name']} ({reason}): {said}. Create what is missing or correct the"
             " reference.",
         )
-    if reason == "CrashLoopBackOff":
-        ended = (status.get("lastState") or {}).get("terminated") or {}
+    ended = (status.get("lastState") or {}).get("terminated") or {}
+    # Between two crashes the container runs for a moment: that is no recovery until it is ready.
+    if reason == "CrashLoopBackOff" or (ended.get("exitCode", 0) != 0 and not status.get("ready")):
         return Verdict(
             Reason.CRASH_LOOP,
             f"Container {status['name']} of pod {pod} keeps ending with exit code {ended.get('exitCode', '?')}:"
