@@ -1,0 +1,99 @@
+"""A real API server with our CRD, KubeRay's and the sandbox namespace; no operator and no node."""
+
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.controlplane import RunningControlPlane, control_plane
+from devcluster.gobuild import render_kuberay
+from harborrl_operator.cluster import Cluster
+from support import hrl
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Kubectl:
+    """The control plane's own kubectl."""
+
+    def __init__(self, plane: RunningControlPlane) -> None:
+        self.plane = plane
+
+    def __call__(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [self.plane.kubectl, "--kubeconfig", str(self.plane.kubeconfig), *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - our own binary
+
+    def ok(self, *arguments: str, stdin: str | None = None) -> str:
+        done = self(*arguments, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    folder = tmp_path_factory.mktemp("plane")
+    with control_plane(folder / "plane") as plane:
+        kubectl = Kubectl(plane)
+        kuberay = folder / "kuberay.yaml"
+        render_kuberay(kuberay, plane.kubectl)
+        kubectl.ok("apply", "--server-side", "--filename", str(kuberay))
+        kubectl.ok("apply", "--filename", str(ROOT / "crds" / "harborrljobs.yaml"))
+        wait = ("wait", "--for=condition=Established", "crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io")
+        # kubectl gives up on a CRD whose status is still empty.
+        while kubectl(*wait).returncode != 0:
+            time.sleep(0.2)
+        kubectl.ok("create", "namespace", "harborrl-sandboxes")
+        kubectl.ok("label", "namespace", "harborrl-sandboxes", "harborrl.dev/sandboxes=true")
+        yield kubectl
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
+    """A namespace of the test's own, with the default claim."""
+    name = f"t-{abs(hash(request.node.nodeid)) % 10**8}"
+    kubectl.ok("create", "namespace", name)
+    claim: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": hrl.SETTINGS.default_claim},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    kubectl.ok("apply", "--namespace", name, "--filename", "-", stdin=hrl.text(claim))
+    return name
+
+
+@pytest.fixture
+async def cluster(kubectl: Kubectl) -> AsyncIterator[Cluster]:
+    connected = await Cluster.connect(str(kubectl.plane.kubeconfig))
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+def submit(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Apply a job as a user does."""
+
+    def apply(
+        changes: dict[str, Any] | None = None, *, base: dict[str, Any] = hrl.QUICKSTART_SPEC, name: str = "quickstart"
+    ) -> subprocess.CompletedProcess[str]:
+        manifest = {
+            "apiVersion": "harborrl.dev/v1alpha1",
+            "kind": "HarborRLJob",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": hrl.merged(base, changes or {}),
+        }
+        return kubectl("apply", "--filename", "-", stdin=hrl.text(manifest))
+
+    return apply
+
+
+@pytest.fixture(scope="session")
+def helm(kubectl: Kubectl) -> str:
+    """Built beside the control plane by a full `devcluster build`; a control plane alone comes without it."""
+    built = Path(kubectl.plane.kubectl).with_name("helm")
+    if not built.exists():
+        pytest.skip("no helm here: `python -m devcluster build` builds it")
+    return str(built)
