@@ -6,7 +6,7 @@ from harborrl_operator.models.trainer import Resources
 
 
 def whole_cpus(wanted: Resources | None) -> int | None:
-    """A container's CPU limit rounded up, None when there is none: a request is a floor and says nothing of what is there."""
+    """A container's CPU limit rounded up, None without one: a request is a floor and says nothing of what is there."""
     stated = wanted.limits.get("cpu") if wanted else None
     if stated is None:
         return None

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from devcluster.controlplane import RunningControlPlane, control_plane
 from devcluster.gobuild import render_kuberay
+
 from harborrl_operator.cluster import Cluster
 from support import hrl
 
@@ -91,9 +91,12 @@ def submit(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.Complet
 
 
 @pytest.fixture(scope="session")
-def helm(kubectl: Kubectl) -> str:
-    """Built beside the control plane by a full `devcluster build`; a control plane alone comes without it."""
-    built = Path(kubectl.plane.kubectl).with_name("helm")
-    if not built.exists():
+def chart_roles(kubectl: Kubectl) -> str:
+    """Manifests of the chart's roles. helm is built by a full `devcluster build` alone."""
+    helm = Path(kubectl.plane.kubectl).with_name("helm")
+    if not helm.exists():
         pytest.skip("no helm here: `python -m devcluster build` builds it")
-    return str(built)
+    templates = ("-s", "templates/rbac-operator.yaml", "-s", "templates/rbac-jobs.yaml")
+    command = [str(helm), "template", "harborrl", str(ROOT / "charts" / "harborrl"), "--kube-version", "1.35.0"]
+    command += ["--namespace", "harborrl-system", *templates]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own binary

@@ -1,11 +1,10 @@
-"""The operator's passes against a real API server, garbage collector and Deployment controller; only kubelet is absent."""
+"""The operator's passes against a real API server, garbage collector and Deployment controller; no kubelet."""
 
 import asyncio
 import json
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.api
 
 Submit = Callable[..., subprocess.CompletedProcess[str]]
 KIND = "HarborRLJob"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def operator(cluster: Cluster) -> Reconciler:
@@ -40,8 +38,8 @@ def conditions(job: HarborRLJob) -> dict[str, tuple[str, str]]:
 async def eventually(holds: Callable[[], Any], seconds: float = 30.0) -> None:
     """Poll the real controllers until `holds()` is true."""
     async with asyncio.timeout(seconds):
-        while not await holds():
-            await asyncio.sleep(0.2)  # other programs work meanwhile; there is nothing to wait on
+        while not await holds():  # noqa: ASYNC110 - other programs work meanwhile; there is nothing to wait on
+            await asyncio.sleep(0.2)
 
 
 async def set_status(kubectl: Any, namespace: str, kind: str, name: str, status: dict[str, Any]) -> None:
@@ -50,22 +48,39 @@ async def set_status(kubectl: Any, namespace: str, kind: str, name: str, status:
     kubectl.ok("patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
 
 
+async def make_agent_server_ready(kubectl: Any, cluster: Cluster, namespace: str) -> None:
+    """The real Deployment controller makes the pod and counts it once it is ready."""
+    selector = "harborrl.dev/role=agent-server"
+
+    async def has_pod() -> bool:
+        return bool(await cluster.find("Pod", namespace, selector))
+
+    async def is_counted() -> bool:
+        found = await cluster.get("Deployment", namespace, "quickstart-agent")
+        return found is not None and found.get("status", {}).get("readyReplicas") == 1
+
+    await eventually(has_pod)
+    pod = (await cluster.find("Pod", namespace, selector))[0]["metadata"]["name"]
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await set_status(kubectl, namespace, "pod", pod, {"phase": "Running", "conditions": [ready]})
+    await eventually(is_counted)
+
+
 async def walk_to_cluster(kubectl: Any, cluster: Cluster, namespace: str) -> None:
     """From a submitted job to its RayCluster, kubelet's part played by status patches."""
     await operator(cluster).reconcile(namespace, "quickstart")
-    ready = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1}
-    await set_status(kubectl, namespace, "deployment", "quickstart-agent", ready)
+    await make_agent_server_ready(kubectl, cluster, namespace)
     await operator(cluster).reconcile(namespace, "quickstart")
     state = {"terminated": {"exitCode": 0, "message": hrl.PASSED, "finishedAt": "2026-01-01T00:00:00Z"}}
     ended = {"name": "preflight", "state": state, "ready": False, "restartCount": 0, "image": "i", "imageID": "i"}
     status = {"phase": "Succeeded", "containerStatuses": [ended]}
     await set_status(kubectl, namespace, "pod", "quickstart-preflight", status)
-    # The Deployment controller counts real pods and takes our readiness back.
-    await set_status(kubectl, namespace, "deployment", "quickstart-agent", ready)
     await operator(cluster).reconcile(namespace, "quickstart")
 
 
-async def test_the_first_pass_starts_the_agent_server_and_says_so(cluster: Cluster, submit: Submit, namespace: str) -> None:
+async def test_the_first_pass_starts_the_agent_server_and_says_so(
+    cluster: Cluster, submit: Submit, namespace: str
+) -> None:
     assert submit().returncode == 0
     await operator(cluster).reconcile(namespace, "quickstart")
     job = await job_of(cluster, namespace)
@@ -217,16 +232,9 @@ async def test_an_anchor_goes_with_its_job_and_not_before(
 
 
 async def test_the_charts_roles_suffice_for_a_whole_life(
-    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str, helm: str
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str, chart_roles: str
 ) -> None:
-    rendered = subprocess.run(  # noqa: S603 - our own binary
-        [helm, "template", "harborrl", str(ROOT / "charts" / "harborrl"), "-n", "harborrl-system"]
-        + ["--kube-version", "1.35.0", "-s", "templates/rbac-operator.yaml", "-s", "templates/rbac-jobs.yaml"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    kubectl.ok("apply", "--filename", "-", stdin=rendered)
+    kubectl.ok("apply", "--filename", "-", stdin=chart_roles)
     user = "system:serviceaccount:harborrl-system:harborrl-operator"
     limited = await Cluster.connect(str(kubectl.plane.kubeconfig), impersonate=user)
     try:

@@ -14,8 +14,8 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "a ceiling below the five budgets",
         {"rollout.agentTrialTimeoutSeconds": 659},
         "BudgetExceedsCeiling",
-        "120 + 60 + 300 + 120 + 60 = 660 s (environmentStart + agentSetup + agentTimeout + verifier + cleanup) but the"
-        " trainer gives up after 659 s. Set rollout.agentTrialTimeoutSeconds to at least 660.",
+        ("120 + 60 + 300 + 120 + 60 = 660 s (environmentStart + agentSetup + agentTimeout + verifier + cleanup) but the"
+        " trainer gives up after 659 s. Set rollout.agentTrialTimeoutSeconds to at least 660."),
     ),
     (
         "fewer slots than trials in flight",
@@ -112,7 +112,11 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
         {"rollout.agentTrialTimeoutSeconds": 660},
         {"agentServer.maxConcurrent": 8},
         {"agentServer.sandbox.timeoutSeconds": 421},
-        {"trainer.mode": "async", "trainer.extraArgs": "--async-max-concurrent-samples 6", "agentServer.maxConcurrent": 6},
+        {
+            "trainer.mode": "async",
+            "trainer.extraArgs": "--async-max-concurrent-samples 6",
+            "agentServer.maxConcurrent": 6,
+        },
         {"rollout.agentTrialTimeoutSeconds": 10, "agentServer.url": "http://agents.team.svc:30000"},
         {"trainer.preset": "p", "trainer.config.globalBatchSize": 3},
         {"trainer.recipeArgs": "# --save nothing\n--swiglu"},
@@ -143,7 +147,9 @@ def test_a_corrected_spec_is_admitted_at_once() -> None:
     assert decided.status.phase == "StartingAgentServer"
 
 
-@pytest.mark.parametrize(("base", "claims"), [(hrl.MINIMAL_SPEC, None), (hrl.DESIGN_SPEC, "all")], ids=["minimal", "design"])
+@pytest.mark.parametrize(
+    ("base", "claims"), [(hrl.MINIMAL_SPEC, None), (hrl.DESIGN_SPEC, "all")], ids=["minimal", "design"]
+)
 def test_the_minimal_job_and_the_documented_example_are_admitted(base: dict[str, Any], claims: str | None) -> None:
     roles = ("models", "tasks", "checkpoints", "traces", "trials")
     found = {"harborrl-data": hrl.claim()} if claims is None else {role: hrl.claim(role) for role in roles}

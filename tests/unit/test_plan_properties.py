@@ -50,7 +50,9 @@ def worlds(draw: st.DrawFn, job: HarborRLJob) -> Observed:
     return hrl.world(
         deployment=hrl.deployment(ready=draw(flags)) if draw(flags) else None,
         preflight_pod=pod if draw(flags) else None,
-        ray_clusters={f"quickstart-a{attempt}": hrl.ray_cluster(job, attempt, suspend=draw(flags))} if draw(flags) else {},
+        ray_clusters={f"quickstart-a{attempt}": hrl.ray_cluster(job, attempt, suspend=draw(flags))}
+        if draw(flags)
+        else {},
         trainer_pods=tuple(pods),
         progress=report if draw(flags) else None,
         progress_exists=True,

@@ -17,7 +17,9 @@ def document(changes: dict[str, Any] | None = None, base: dict[str, Any] = hrl.Q
 def differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
     if isinstance(theirs, dict) and isinstance(ours, dict):
         absent = [f"{path}.{key} is missing" for key in theirs if key not in ours]
-        return absent + [hit for key in theirs.keys() & ours.keys() for hit in differences(theirs[key], ours[key], f"{path}.{key}")]
+        return absent + [
+            hit for key in theirs.keys() & ours.keys() for hit in differences(theirs[key], ours[key], f"{path}.{key}")
+        ]
     return [] if theirs == ours else [f"{path} is {ours!r}, the contract has {theirs!r}"]
 
 
@@ -65,7 +67,11 @@ def test_the_configuration_hash_ignores_suspend_and_generation_and_nothing_that_
         return resolve(hrl.job(changes, **more), hrl.SETTINGS).config_hash
 
     assert hashed() == hashed({"suspend": True}, generation=7)
-    for change in ({"trainer.config.lr": 1.0}, {"trainer.env": [{"name": "A", "value": "b"}]}, {"storage.models": {"pvc": "x"}}):
+    for change in (
+        {"trainer.config.lr": 1.0},
+        {"trainer.env": [{"name": "A", "value": "b"}]},
+        {"storage.models": {"pvc": "x"}},
+    ):
         assert hashed() != hashed(change)
 
 
