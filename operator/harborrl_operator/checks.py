@@ -26,9 +26,10 @@ def budgets_fit_ceiling(job: ResolvedJob, _: Observed) -> Verdict | None:
         return None
     return Verdict(
         Reason.BUDGET_EXCEEDS_CEILING,
-        f"A trial may take {' + '.join(map(str, parts))} = {sum(parts)} s (environmentStart + agentSetup + agentTimeout +"
-        f" verifier + cleanup) but the trainer gives up after {ceiling} s. Set rollout.agentTrialTimeoutSeconds to at"
-        f" least {sum(parts)}.",
+        f"A trial may take {' + '.join(map(str, parts))} = {sum(parts)} s"
+        " (environmentStart + agentSetup + agentTimeout + verifier + cleanup)"
+        f" but the trainer gives up after {ceiling} s."
+        f" Set rollout.agentTrialTimeoutSeconds to at least {sum(parts)}.",
     )
 
 
@@ -46,7 +47,9 @@ def concurrency_covers_in_flight(job: ResolvedJob, _: Observed) -> Verdict | Non
 def sandbox_outlives_trial(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I3: only explicit values can break it."""
     server = job.spec.agent_server
-    life, idle = job.sandbox["timeoutSeconds"], job.sandbox["idleTimeoutSeconds"]
+    if server.url:
+        return None
+    life, idle = job.sandbox["timeoutSeconds"], job.sandbox.get("idleTimeoutSeconds")
     needed = server.agent_timeout_seconds + server.verifier_seconds
     if life <= needed:
         return Verdict(
@@ -79,7 +82,7 @@ def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
             Reason.ENGINE_MISMATCH,
             "Engine miles needs GPUs but trainer.gpusPerNode is 0. Set gpusPerNode, or engine: native for a CPU run.",
         )
-    if not job.config["colocate"] and trainer.engine == "miles" and trainer.nodes < 2:  # noqa: PLR2004 - two sides
+    if not job.config["colocate"] and trainer.engine == "miles" and trainer.nodes < 2:
         return Verdict(
             Reason.ENGINE_MISMATCH,
             "Rollout beside training (mode async or colocate false) needs a node of its own but trainer.nodes is 1."
@@ -118,8 +121,8 @@ def backend_is_supported(job: ResolvedJob, _: Observed) -> Verdict | None:
     if job.sandbox["backend"] == "docker" and not job.spec.agent_server.url:
         return Verdict(
             Reason.SANDBOX_BACKEND_UNSUPPORTED,
-            "Sandbox backend docker needs a Docker engine, which the agent server's pod has not. Set agentServer.url to a"
-            " server of your own, or backend: kubernetes.",
+            "Sandbox backend docker needs a Docker engine, which the agent server's pod has not. Set agentServer.url to"
+            " a server of your own, or backend: kubernetes.",
         )
     return None
 
@@ -158,7 +161,8 @@ def claims_exist(job: ResolvedJob, observed: Observed) -> Verdict | None:
     what = "; ".join(f"{claim} (for {', '.join(roles)})" for claim, roles in missing.items())
     return Verdict(
         Reason.CLAIM_NOT_FOUND,
-        f"No PersistentVolumeClaim in namespace {job.job.namespace}: {what}. Create it, or name another in spec.storage.",
+        f"No PersistentVolumeClaim in namespace {job.job.namespace}: {what}. Create it, or name another in"
+        " spec.storage.",
     )
 
 

@@ -44,16 +44,20 @@ class Cluster:
         self._api = api
 
     @classmethod
-    async def connect(cls) -> Self:
-        """In-cluster when we are a pod, else by kubeconfig."""
-        if "KUBERNETES_SERVICE_HOST" in os.environ:
-            config.load_incluster_config()
+    async def connect(cls, kubeconfig: str | None = None, *, impersonate: str | None = None) -> Self:
+        """In-cluster when we are a pod and no kubeconfig is named, else by kubeconfig; `impersonate` acts as a user."""
+        settings = client.Configuration()
+        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            config.load_incluster_config(settings)  # type: ignore[no-untyped-call]
         else:
-            await config.load_kube_config()
-        return cls(client.ApiClient())
+            await config.load_kube_config(kubeconfig, client_configuration=settings)  # type: ignore[no-untyped-call]
+        api = client.ApiClient(settings)
+        if impersonate is not None:
+            api.set_default_header("Impersonate-User", impersonate)  # type: ignore[no-untyped-call]
+        return cls(api)
 
     async def close(self) -> None:
-        await self._api.close()
+        await self._api.close()  # type: ignore[no-untyped-call]
 
     async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         """None when there is no such object."""
@@ -123,7 +127,7 @@ class Cluster:
         )
         try:
             response = await self._api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-            text = (await response.read()).decode()
+            text = (await response.read()).decode()  # type: ignore[no-untyped-call]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterError(
                 action, 0, f"the API server does not answer: {str(error) or type(error).__name__}"

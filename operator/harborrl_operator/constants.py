@@ -18,7 +18,7 @@ LABEL_ROLE = f"{GROUP}/role"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_SANDBOXES = f"{GROUP}/sandboxes"
-"""A namespace labelled `true` may be named in `agentServer.sandbox.namespace`; without it any user of HarborRLJobs could
+"""A namespace labelled `true` may be named in `agentServer.sandbox.namespace`; without it any user could
 have the operator bind exec rights in kube-system."""
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGED_BY = "harborrl"

@@ -18,35 +18,47 @@ COPIES = ("crds/harborrljobs.yaml", "charts/harborrl/templates/crd.yaml")
 # An owned server's budgets are ours to judge here; those of `url` are read live by preflight.
 _SPEC_RULES = (
     (
-        "has(self.agentServer.url) || self.agentServer.environmentStartSeconds + self.agentServer.agentSetupSeconds"
-        " + self.agentServer.agentTimeoutSeconds + self.agentServer.verifierSeconds + self.agentServer.cleanupSeconds"
-        " <= self.rollout.agentTrialTimeoutSeconds",
-        "spec.agentServer.environmentStartSeconds + agentSetupSeconds + agentTimeoutSeconds + verifierSeconds +"
-        " cleanupSeconds must be at most spec.rollout.agentTrialTimeoutSeconds, or the trainer gives up on trials that"
-        " the agent server still runs: raise agentTrialTimeoutSeconds or lower the budgets",
+        (
+            "has(self.agentServer.url) || self.agentServer.environmentStartSeconds + self.agentServer.agentSetupSeconds"
+            " + self.agentServer.agentTimeoutSeconds + self.agentServer.verifierSeconds"
+            " + self.agentServer.cleanupSeconds <= self.rollout.agentTrialTimeoutSeconds"
+        ),
+        (
+            "spec.agentServer.environmentStartSeconds + agentSetupSeconds + agentTimeoutSeconds + verifierSeconds +"
+            " cleanupSeconds must be at most spec.rollout.agentTrialTimeoutSeconds, or the trainer gives up on trials"
+            " that the agent server still runs: raise agentTrialTimeoutSeconds or lower the budgets"
+        ),
     ),
     (
-        "!has(self.agentServer.maxConcurrent) || has(self.agentServer.url) || self.trainer.mode == 'async'"
-        " || self.trainer.recipeArgs.contains('--rollout-batch-size')"
-        " || self.trainer.recipeArgs.contains('--n-samples-per-prompt')"
-        " || self.trainer.extraArgs.contains('--rollout-batch-size')"
-        " || self.trainer.extraArgs.contains('--n-samples-per-prompt')"
-        " || size(self.trainer.customConfigYaml) > 0"
-        " || self.agentServer.maxConcurrent >="
-        " (has(self.trainer.config.rolloutBatchSize) ? self.trainer.config.rolloutBatchSize : 64)"
-        " * (has(self.trainer.config.nSamplesPerPrompt) ? self.trainer.config.nSamplesPerPrompt : 8)",
-        "spec.agentServer.maxConcurrent must be at least spec.trainer.config.rolloutBatchSize x nSamplesPerPrompt"
-        " (defaults 64 x 8), or trials queue while their clock runs: raise maxConcurrent, or leave it out to get"
-        " exactly what the job needs",
+        (
+            "!has(self.agentServer.maxConcurrent) || has(self.agentServer.url) || self.trainer.mode == 'async'"
+            " || self.trainer.recipeArgs.contains('--rollout-batch-size')"
+            " || self.trainer.recipeArgs.contains('--n-samples-per-prompt')"
+            " || self.trainer.extraArgs.contains('--rollout-batch-size')"
+            " || self.trainer.extraArgs.contains('--n-samples-per-prompt')"
+            " || size(self.trainer.customConfigYaml) > 0"
+            " || self.agentServer.maxConcurrent >="
+            " (has(self.trainer.config.rolloutBatchSize) ? self.trainer.config.rolloutBatchSize : 64)"
+            " * (has(self.trainer.config.nSamplesPerPrompt) ? self.trainer.config.nSamplesPerPrompt : 8)"
+        ),
+        (
+            "spec.agentServer.maxConcurrent must be at least spec.trainer.config.rolloutBatchSize x nSamplesPerPrompt"
+            " (defaults 64 x 8), or trials queue while their clock runs: raise maxConcurrent, or leave it out to get"
+            " exactly what the job needs"
+        ),
     ),
     (
         # A pattern, since the cost of url() and isIP() alone exceeds the budget (seen).
-        "!has(self.agentServer.url)"
-        " || (self.agentServer.url.matches('^https?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?(/.*)?$')"
-        " && !self.agentServer.url.matches('^https?://[0-9.]+(:|/|$)')"
-        " && !self.agentServer.url.contains('.pod.'))",
-        "spec.agentServer.url must be an http(s) URL with a stable name such as http://agents.team.svc:30000; an IP or"
-        " pod address changes when the server restarts",
+        (
+            "!has(self.agentServer.url)"
+            " || (self.agentServer.url.matches('^https?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?(/.*)?$')"
+            " && !self.agentServer.url.matches('^https?://[0-9.]+(:|/|$)')"
+            " && !self.agentServer.url.contains('.pod.'))"
+        ),
+        (
+            "spec.agentServer.url must be an http(s) URL with a stable name such as http://agents.team.svc:30000; an IP"
+            " or pod address changes when the server restarts"
+        ),
     ),
     (
         "has(self.data.jsonl) != has(self.data.tasks)",
@@ -60,8 +72,10 @@ _SPEC_RULES = (
 
 _NAME_RULE = (
     f"size(self.metadata.name) <= {MAX_JOB_NAME} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    f"metadata.name must be at most {MAX_JOB_NAME} characters of a-z, 0-9 and '-', begin with a letter and end with a"
-    " letter or digit: Services and Ray clusters are named after it",
+    (
+        f"metadata.name must be at most {MAX_JOB_NAME} characters of a-z, 0-9 and '-', begin with a letter and end with"
+        " a letter or digit: Services and Ray clusters are named after it"
+    ),
 )
 
 _COLUMNS = (

@@ -1,7 +1,7 @@
 """Is the operator still told what happens? Measured end to end: what we write must come back through the watch.
 
-Every BEAT_SECONDS the operator applies a heartbeat ConfigMap; the watch on ConfigMaps must deliver it. A watcher task that
-died is found by its absence: kopf keeps one task a watched resource and does not replace one that ended with an error.
+Every BEAT_SECONDS the operator applies a heartbeat ConfigMap; the watch on ConfigMaps must deliver it. A watcher task
+that died is found by its absence: kopf keeps one task a watched resource and does not replace one that ended.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Liveness:
 
 
 def live_watchers() -> set[str]:
-    """Resources whose kopf watcher task runs, by the task's name `watcher for <plural>.<version>.<group>@<namespace>`."""
+    """Resources whose kopf watcher task runs, by its name `watcher for <plural>.<version>.<group>@<namespace>`."""
     names = (task.get_name() for task in asyncio.all_tasks() if not task.done())
     prefix = "watcher for "
     return {name.removeprefix(prefix).split(".")[0] for name in names if name.startswith(prefix)}

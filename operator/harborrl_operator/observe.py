@@ -44,7 +44,9 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
 
 
 def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
-    return tuple(pod for pod in pods if labels(pod).get(LABEL_ROLE) == role)
+    """Newest first: of two versions of one server, the new one's trouble is what the user wants to read."""
+    ours = (pod for pod in pods if labels(pod).get(LABEL_ROLE) == role)
+    return tuple(sorted(ours, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True))
 
 
 def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:

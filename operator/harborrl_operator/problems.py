@@ -32,8 +32,8 @@ def pod_problem(pod: Object, now: datetime, warning: str = "") -> Verdict | None
     if scheduled and scheduled["status"] == "False" and scheduled.get("reason") == "Unschedulable":
         return Verdict(
             Reason.UNSCHEDULABLE,
-            f"Pod {name} fits no node: {scheduled.get('message', '')} Lower its requests, correct its selectors or claims,"
-            " or add nodes.",
+            f"Pod {name} fits no node: {scheduled.get('message', '')} Lower its requests, correct its selectors or"
+            " claims, or add nodes.",
         )
     for status in container_statuses(pod):
         verdict = _container_problem(name, status)
@@ -61,17 +61,18 @@ def _container_problem(pod: str, status: Mapping[str, Any]) -> Verdict | None:
     if reason in _PULL:
         return Verdict(
             Reason.IMAGE_PULL_FAILED,
-            f"Pod {pod} cannot get image {status['image']} ({reason}): {said or 'no further message'}. Correct the image's"
-            " name or the pull secret.",
+            f"Pod {pod} cannot get image {status['image']} ({reason}): {said or 'no further message'}. Correct the"
+            " image's name or the pull secret.",
         )
     if reason in _CONFIG:
         return Verdict(
             Reason.CONTAINER_CONFIG_ERROR,
-            f"Pod {pod} cannot start container {status['name']} ({reason}): {said}. Create what is missing or correct the"
-            " reference.",
+            f"Pod {pod} cannot start container {status['name']} ({reason}): {said}. Create what is missing or correct"
+            " the reference.",
         )
-    if reason == "CrashLoopBackOff":
-        ended = (status.get("lastState") or {}).get("terminated") or {}
+    ended = (status.get("lastState") or {}).get("terminated") or {}
+    # Between two crashes the container runs for a moment: that is no recovery until it is ready.
+    if reason == "CrashLoopBackOff" or (ended.get("exitCode", 0) != 0 and not status.get("ready")):
         return Verdict(
             Reason.CRASH_LOOP,
             f"Container {status['name']} of pod {pod} keeps ending with exit code {ended.get('exitCode', '?')}:"
@@ -102,8 +103,8 @@ def _refused(kind: str, thing: Object, condition: str) -> Verdict | None:
         return None
     return Verdict(
         Reason.PODS_REFUSED,
-        f"{kind} {name_of(thing)} may not create its pods: {failure.get('message', failure.get('reason', ''))} Raise the"
-        " quota or lower the requests.",
+        f"{kind} {name_of(thing)} may not create its pods: {failure.get('message', failure.get('reason', ''))} Raise"
+        " the quota or lower the requests.",
     )
 
 

@@ -77,7 +77,7 @@ def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) 
     if progress.in_flight:
         return Verdict(
             Reason.AGENT_SERVER_BUSY,
-            f"{waited}; {progress.in_flight} trials still run in the agent server, so trials are slow rather than lost.",
+            f"{waited}; {progress.in_flight} trials still run in the agent server: they are slow, not lost.",
         )
     return Verdict(Reason.NO_PROGRESS, f"{waited} and no trial runs. Look at traces/driver.log of the run.")
 

@@ -6,10 +6,8 @@ from harborrl_operator.models.trainer import Resources
 
 
 def whole_cpus(wanted: Resources | None) -> int | None:
-    """CPUs of a container rounded up, its limit before its request; None when neither is stated."""
-    if wanted is None:
-        return None
-    stated = wanted.limits.get("cpu", wanted.requests.get("cpu"))
+    """A container's CPU limit rounded up, None without one: a request is a floor and says nothing of what is there."""
+    stated = wanted.limits.get("cpu") if wanted else None
     if stated is None:
         return None
     text = str(stated)

@@ -205,9 +205,9 @@ def _gpus(spec: JobSpec) -> int:
 
 
 def _sandbox(spec: JobSpec, settings: Settings, adjustments: list[Adjustment]) -> dict[str, Any]:
-    sandbox = spec.agent_server.sandbox.model_dump(by_alias=True)
-    sandbox["namespace"] = sandbox["namespace"] or settings.sandbox_namespace
-    if sandbox["timeoutSeconds"] is None:
+    sandbox = spec.agent_server.sandbox.model_dump(by_alias=True, exclude_none=True)
+    sandbox.setdefault("namespace", settings.sandbox_namespace)
+    if "timeoutSeconds" not in sandbox:
         life = spec.rollout.agent_trial_timeout_seconds + SANDBOX_MARGIN_SECONDS
         sandbox["timeoutSeconds"] = life
         adjustments.append(

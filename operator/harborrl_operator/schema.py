@@ -41,6 +41,12 @@ def _convert(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
         out["default"] = node["default"]
     if out.pop("x-kubernetes-preserve-unknown-fields", False):
         return {**out, "type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {**out, **_children(node, definitions)}
+
+
+def _children(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Schemas of items, properties or free keys."""
+    out: dict[str, Any] = {}
     if "items" in node:
         out["items"] = _convert(node["items"], definitions)
     if "properties" in node:

@@ -40,7 +40,9 @@ def agent_server_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
     )
     draft.set(ConditionType.AGENT_SERVER_READY, "False", obstacle.reason, obstacle.message)
     if draft.cluster is None and not draft.preflight.runs:
-        draft.set(ConditionType.ADMITTED, "Unknown", Reason.AWAITING_PREFLIGHT, "The preflight waits for the agent server.")
+        draft.set(
+            ConditionType.ADMITTED, "Unknown", Reason.AWAITING_PREFLIGHT, "The preflight waits for the agent server."
+        )
     return obstacle
 
 

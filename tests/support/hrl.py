@@ -279,3 +279,8 @@ def applied(decided: Plan) -> list[str]:
 
 def deleted(decided: Plan) -> list[str]:
     return [f"{reference.kind}/{reference.name}" for reference in decided.delete]
+
+
+def text(manifest: dict[str, Any]) -> str:
+    """As a file for kubectl."""
+    return json.dumps(manifest)

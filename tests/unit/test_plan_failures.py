@@ -49,7 +49,9 @@ BAD_STARTS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "reason", "says"), BAD_STARTS, ids=[f"{b[1]}-{i}" for i, b in enumerate(BAD_STARTS)])
+@pytest.mark.parametrize(
+    ("status", "reason", "says"), BAD_STARTS, ids=[f"{b[1]}-{i}" for i, b in enumerate(BAD_STARTS)]
+)
 class TestAPodThatCannotStart:
     def check(self, decided: Plan, kind: str, reason: str, says: str) -> None:
         assert condition(decided, kind) == ("False", reason)
@@ -90,7 +92,9 @@ def test_a_quota_that_refuses_the_trainers_pods_is_named() -> None:
 
 def test_a_pod_that_hangs_without_a_state_is_reported_with_its_newest_warning() -> None:
     pod = hrl.pod("agent", age=90)
-    seen = hrl.world(deployment=hrl.deployment(ready=False), agent_pods=(pod,), warnings={"agent": "MountVolume failed"})
+    seen = hrl.world(
+        deployment=hrl.deployment(ready=False), agent_pods=(pod,), warnings={"agent": "MountVolume failed"}
+    )
     assert "MountVolume failed" in message(decide(hrl.job(), seen), "AgentServerReady")
 
 
@@ -169,7 +173,9 @@ class TestAFailedDriver:
     @pytest.mark.parametrize("failure", ["infrastructure", "application", None])
     def test_is_followed_by_another_attempt_after_a_pause(self, failure: str | None) -> None:
         job = hrl.job()
-        decided = decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure=failure, message="lost it")))
+        decided = decide(
+            job, hrl.running_world(job, progress=hrl.progress("FAILED", failure=failure, message="lost it"))
+        )
         assert decided.status.attempt == 2
         assert deleted(decided) == ["RayCluster/quickstart-a1"]
         assert condition(decided, "TrainerReady") == ("False", "BackingOff")
@@ -181,7 +187,9 @@ class TestAFailedDriver:
     )
     def test_that_a_retry_cannot_help_fails_the_job(self, failure: str, reason: str) -> None:
         job = hrl.job()
-        decided = decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure=failure, message="bad lr")))
+        decided = decide(
+            job, hrl.running_world(job, progress=hrl.progress("FAILED", failure=failure, message="bad lr"))
+        )
         assert decided.status.phase == "Failed"
         assert condition(decided, "Failed") == condition(decided, "Finished") == ("True", reason)
         assert message(decided, "Failed") == "bad lr"

@@ -25,7 +25,7 @@ class SandboxImages(Model):
     map: dict[str, str] = Field(default_factory=dict)
     """Task directory or the image that a task names -> image to use."""
     template: Annotated[str, Field(max_length=1024)] | None = None
-    """Image for tasks that name none; `{task}` stands for its directory, `{hash}` for its content. Unset: the operator's."""
+    """Image for tasks that name none; `{task}` is its directory, `{hash}` its content. Unset: the operator's."""
     pull_secrets: Annotated[list[DnsLabel], Field(max_length=16)] = Field(default_factory=list)
     """Image pull secrets in the sandbox namespace."""
 

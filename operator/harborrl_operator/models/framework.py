@@ -48,7 +48,7 @@ class FrameworkConfig(Model):
     seed: int = 1234
     """Seed of sampling order and initialisation."""
     lr: Rate = 1e-6
-    """Learning rate. Default fits full fine-tuning of a large model; small models and LoRA need 10 to 100 times more."""
+    """Learning rate. Default fits full tuning of a large model; small models and LoRA need 10 to 100 times that."""
     lr_decay_style: Word = "constant"
     """Learning-rate schedule."""
     weight_decay: Rate = 0.0

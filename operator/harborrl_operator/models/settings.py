@@ -14,7 +14,7 @@ class Settings:
     """Image of the native engine and of preflight for it."""
     miles_image: str = "radixark/miles:dev-202604201238"
     """Documented default image of Miles."""
-    sandbox_image: str = "localhost/harborrl/agent-server:dev"
+    sandbox_image: str = "localhost/harborrl/base:dev"
     """Image of tasks that name none when the job gives no template either."""
     image_pull_policy: str = "IfNotPresent"
     sandbox_namespace: str = "harborrl-sandboxes"

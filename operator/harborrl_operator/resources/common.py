@@ -102,7 +102,7 @@ def resources(wanted: Resources | None, extra: Mapping[str, Any] | None = None) 
 
 
 def pod_security(*, as_our_user: bool = True) -> dict[str, Any]:
-    """fsGroup lets a non-root process write claims; images that insist on root (Miles' own) keep their user."""
+    """The fsGroup lets a non-root process write claims; images that insist on root (Miles' own) keep their user."""
     security: dict[str, Any] = {
         "fsGroup": UID,
         "fsGroupChangePolicy": "OnRootMismatch",

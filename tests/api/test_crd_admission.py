@@ -1,0 +1,78 @@
+"""The API server alone refuses what can be known from the spec, with the operator absent."""
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support import hrl
+
+pytestmark = pytest.mark.api
+
+Submit = Callable[..., subprocess.CompletedProcess[str]]
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "a trial ceiling below the budgets",
+        {"rollout.agentTrialTimeoutSeconds": 659},
+        "must be at most spec.rollout.agentTrialTimeoutSeconds",
+    ),
+    ("fewer slots than batch x samples", {"agentServer.maxConcurrent": 7}, "maxConcurrent must be at least"),
+    ("both kinds of data", {"data.jsonl": "x.jsonl"}, "exactly one of jsonl and tasks"),
+    ("neither kind of data", {"data": {}}, "exactly one of jsonl and tasks"),
+    ("a resume from two places", {"resumeFrom": {"job": "a", "path": "b"}}, "exactly one of job and path"),
+    ("an IPv4 address", {"agentServer.url": "http://10.0.0.1:30000"}, "stable name"),
+    ("an IPv6 address", {"agentServer.url": "http://[::1]:30000"}, "stable name"),
+    ("a pod's address", {"agentServer.url": "http://10-0-0-1.research.pod.cluster.local"}, "stable name"),
+    ("another scheme", {"agentServer.url": "file:///etc/passwd"}, "stable name"),
+    ("an unknown field", {"trainer.config.learningRate": 1}, "unknown field"),
+    ("an unknown engine", {"trainer.engine": "verl"}, "Unsupported value"),
+    ("a number out of range", {"retries.maxAttempts": 0}, "should be greater than or equal to 1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_is_refused_with_the_rule(submit: Submit, changes: dict[str, Any], says: str) -> None:
+    done = submit(changes)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize("name", ["glm4.7-tb2", "4b-codegolf", "a" * 44, "ends-"])
+def test_a_name_that_cannot_name_a_service_or_a_ray_cluster_is_refused(submit: Submit, name: str) -> None:
+    done = submit(name=name)
+    assert done.returncode != 0
+    assert "metadata.name" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [(hrl.MINIMAL_SPEC, "minimal"), (hrl.DESIGN_SPEC, "glm47-tb2"), (hrl.QUICKSTART_SPEC, "a" * 43)],
+    ids=["only required fields", "the documented example", "the longest name"],
+)
+def test_is_accepted(submit: Submit, base: dict[str, Any], name: str) -> None:
+    done = submit(base=base, name=name)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rollout.agentTrialTimeoutSeconds": 660},
+        {"agentServer.maxConcurrent": 8},
+        {"agentServer.maxConcurrent": 4, "trainer.extraArgs": "--rollout-batch-size 1"},
+        {"agentServer.maxConcurrent": 4, "trainer.mode": "async"},
+        {"agentServer.url": "http://agents.team.svc:30000", "rollout.agentTrialTimeoutSeconds": 10},
+        {"agentServer.url": "https://agents.example.com/harbor"},
+    ],
+    ids=str,
+)
+def test_the_smallest_value_that_passes_is_accepted(submit: Submit, changes: dict[str, Any]) -> None:
+    done = submit(changes)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_refused_spec_applies_once_corrected(submit: Submit) -> None:
+    assert submit({"agentServer.maxConcurrent": 7}).returncode != 0
+    assert submit({"agentServer.maxConcurrent": 8}).returncode == 0

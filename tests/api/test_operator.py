@@ -1,0 +1,253 @@
+"""The operator's passes against a real API server, garbage collector and Deployment controller; no kubelet."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from harborrl_operator.cluster import Cluster
+from harborrl_operator.models import HarborRLJob, parse_job
+from harborrl_operator.reconcile import Reconciler
+from harborrl_operator.sweeper import sweep
+from support import hrl
+
+pytestmark = pytest.mark.api
+
+Submit = Callable[..., subprocess.CompletedProcess[str]]
+KIND = "HarborRLJob"
+
+
+def operator(cluster: Cluster) -> Reconciler:
+    return Reconciler(cluster, hrl.SETTINGS, lambda: datetime.now(UTC))
+
+
+async def job_of(cluster: Cluster, namespace: str, name: str = "quickstart") -> HarborRLJob:
+    raw = await cluster.get(KIND, namespace, name)
+    assert raw is not None
+    return parse_job(raw)
+
+
+def conditions(job: HarborRLJob) -> dict[str, tuple[str, str]]:
+    return {condition.type.value: (condition.status, condition.reason) for condition in job.status.conditions}
+
+
+async def eventually(holds: Callable[[], Any], seconds: float = 30.0) -> None:
+    """Poll the real controllers until `holds()` is true."""
+    async with asyncio.timeout(seconds):
+        while not await holds():  # noqa: ASYNC110 - other programs work meanwhile; there is nothing to wait on
+            await asyncio.sleep(0.2)
+
+
+async def set_status(kubectl: Any, namespace: str, kind: str, name: str, status: dict[str, Any]) -> None:
+    """What kubelet would report."""
+    patch = json.dumps({"status": status})
+    kubectl.ok("patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
+
+
+async def make_agent_server_ready(kubectl: Any, cluster: Cluster, namespace: str) -> None:
+    """The real Deployment controller makes the pod and counts it once it is ready."""
+    selector = "harborrl.dev/role=agent-server"
+
+    async def has_pod() -> bool:
+        return bool(await cluster.find("Pod", namespace, selector))
+
+    async def is_counted() -> bool:
+        found = await cluster.get("Deployment", namespace, "quickstart-agent")
+        return found is not None and found.get("status", {}).get("readyReplicas") == 1
+
+    await eventually(has_pod)
+    pod = (await cluster.find("Pod", namespace, selector))[0]["metadata"]["name"]
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await set_status(kubectl, namespace, "pod", pod, {"phase": "Running", "conditions": [ready]})
+    await eventually(is_counted)
+
+
+async def walk_to_cluster(kubectl: Any, cluster: Cluster, namespace: str) -> None:
+    """From a submitted job to its RayCluster, kubelet's part played by status patches."""
+    await operator(cluster).reconcile(namespace, "quickstart")
+    await make_agent_server_ready(kubectl, cluster, namespace)
+    await operator(cluster).reconcile(namespace, "quickstart")
+    state = {"terminated": {"exitCode": 0, "message": hrl.PASSED, "finishedAt": "2026-01-01T00:00:00Z"}}
+    ended = {"name": "preflight", "state": state, "ready": False, "restartCount": 0, "image": "i", "imageID": "i"}
+    status = {"phase": "Succeeded", "containerStatuses": [ended]}
+    await set_status(kubectl, namespace, "pod", "quickstart-preflight", status)
+    await operator(cluster).reconcile(namespace, "quickstart")
+
+
+async def test_the_first_pass_starts_the_agent_server_and_says_so(
+    cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    assert submit().returncode == 0
+    await operator(cluster).reconcile(namespace, "quickstart")
+    job = await job_of(cluster, namespace)
+    assert job.status.phase == "StartingAgentServer"
+    assert conditions(job)["Admitted"] == ("Unknown", "AwaitingPreflight")
+    assert await cluster.get("Deployment", namespace, "quickstart-agent") is not None
+    events = await cluster.find("Event", namespace, fields="involvedObject.kind=HarborRLJob")
+    assert [event["reason"] for event in events] == ["Starting"]
+
+
+async def test_a_second_pass_writes_nothing(cluster: Cluster, submit: Submit, namespace: str) -> None:
+    submit()
+    await operator(cluster).reconcile(namespace, "quickstart")
+
+    async def versions() -> dict[str, str]:
+        out = {}
+        for kind in (KIND, "Service", "ConfigMap", "ServiceAccount", "RoleBinding"):
+            for thing in await cluster.find(kind, namespace):
+                out[f"{kind}/{thing['metadata']['name']}"] = thing["metadata"]["resourceVersion"]
+        return out
+
+    before = await versions()
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert await versions() == before
+
+
+async def test_a_broken_child_is_repaired(kubectl: Any, cluster: Cluster, submit: Submit, namespace: str) -> None:
+    submit()
+    await operator(cluster).reconcile(namespace, "quickstart")
+    kubectl.ok("delete", "service", "quickstart-trainer", "-n", namespace)
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert await cluster.get("Service", namespace, "quickstart-trainer") is not None
+
+
+async def test_the_minimal_job_and_the_documented_example_are_admitted(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    for role in ("models", "tasks", "checkpoints", "traces", "trials"):
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": role}, "spec": spec}
+        kubectl.ok("apply", "-n", namespace, "-f", "-", stdin=hrl.text(manifest))
+    for name, base in (("minimal", hrl.MINIMAL_SPEC), ("glm47-tb2", hrl.DESIGN_SPEC)):
+        assert submit(base=base, name=name).returncode == 0
+        await operator(cluster).reconcile(namespace, name)
+        assert (await job_of(cluster, namespace, name)).status.phase == "StartingAgentServer"
+
+
+async def test_a_ray_cluster_is_created_once_and_left_alone(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit()
+    await walk_to_cluster(kubectl, cluster, namespace)
+    made = await cluster.get("RayCluster", namespace, "quickstart-a1")
+    assert made is not None
+    await operator(cluster).reconcile(namespace, "quickstart")
+    again = await cluster.get("RayCluster", namespace, "quickstart-a1")
+    assert again is not None
+    assert again["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert conditions(await job_of(cluster, namespace))["Admitted"] == ("True", "Admitted")
+
+
+async def test_what_the_supervisor_wrote_survives_our_apply_and_reaches_status(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit()
+    await walk_to_cluster(kubectl, cluster, namespace)
+    report = json.dumps({"data": {"progress": json.dumps(hrl.progress("SUCCEEDED"))}})
+    kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", report)
+    await operator(cluster).reconcile(namespace, "quickstart")
+    job = await job_of(cluster, namespace)
+    assert job.status.phase == "Succeeded"
+    assert job.status.step == "1/3"
+    assert await cluster.find("RayCluster", namespace) == []
+    kept = await cluster.get("ConfigMap", namespace, "quickstart-progress")
+    assert kept is not None
+    assert "progress" in kept["data"]
+
+
+async def test_deleting_the_job_removes_every_child_with_the_operator_absent(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit()
+    await walk_to_cluster(kubectl, cluster, namespace)
+    selector = f"harborrl.dev/job-uid={(await job_of(cluster, namespace)).uid}"
+    kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
+
+    async def gone() -> bool:
+        kinds = ("Deployment", "Service", "ConfigMap", "Pod", "RayCluster")
+        return not [thing for kind in kinds for thing in await cluster.find(kind, namespace, selector)]
+
+    await eventually(gone)
+    accounts = [account["metadata"]["name"] for account in await cluster.find("ServiceAccount", namespace)]
+    assert {"harborrl-agent-server", "harborrl-trainer"} <= set(accounts)
+    assert await cluster.get("PersistentVolumeClaim", namespace, hrl.SETTINGS.default_claim) is not None
+
+
+async def test_what_the_api_server_refuses_reaches_a_condition_and_is_written_once(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    kubectl.ok("create", "quota", "none", "-n", namespace, "--hard=count/deployments.apps=0")
+
+    async def quota_counts() -> bool:
+        quotas = json.loads(kubectl.ok("get", "quota", "-n", namespace, "-o", "json"))["items"]
+        return bool(quotas[0].get("status", {}).get("hard"))
+
+    await eventually(quota_counts)
+    submit()
+    await operator(cluster).reconcile(namespace, "quickstart")
+    first = await job_of(cluster, namespace)
+    assert conditions(first)["AgentServerReady"] == ("False", "ApplyFailed")
+    found = next(c for c in first.status.conditions if c.type == "AgentServerReady")
+    assert "exceeded quota" in found.message
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert (await job_of(cluster, namespace)).status == first.status
+
+
+async def test_a_missing_claim_is_named_and_the_job_goes_on_once_it_is_there(
+    cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit({"storage": {"tasks": {"pvc": "later"}}})
+    await operator(cluster).reconcile(namespace, "quickstart")
+    job = await job_of(cluster, namespace)
+    assert conditions(job)["Admitted"] == ("False", "ClaimNotFound")
+    assert await cluster.find("Deployment", namespace) == []
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    meta = {"name": "later", "namespace": namespace}
+    await cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert (await job_of(cluster, namespace)).status.phase == "StartingAgentServer"
+
+
+async def test_an_anchor_goes_with_its_job_and_not_before(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit()
+    job = await job_of(cluster, namespace)
+    labels = {
+        "harborrl.dev/role": "anchor",
+        "harborrl.dev/job": job.name,
+        "harborrl.dev/job-namespace": namespace,
+        "harborrl.dev/job-uid": job.uid,
+    }
+    meta = {"name": f"{namespace}-anchor", "namespace": "harborrl-sandboxes", "labels": labels}
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    assert await sweep(cluster) == 0
+    kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
+    assert submit().returncode == 0  # the same name again is another job
+    assert await sweep(cluster) == 1
+
+
+async def test_the_charts_roles_suffice_for_a_whole_life(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str, chart_roles: str
+) -> None:
+    kubectl.ok("apply", "--filename", "-", stdin=chart_roles)
+    user = "system:serviceaccount:harborrl-system:harborrl-operator"
+    limited = await Cluster.connect(str(kubectl.plane.kubeconfig), impersonate=user)
+    try:
+        submit({"ttlSecondsAfterFinished": 0})
+        await walk_to_cluster(kubectl, limited, namespace)
+        assert conditions(await job_of(cluster, namespace))["Admitted"] == ("True", "Admitted")
+        report = json.dumps({"data": {"progress": json.dumps(hrl.progress("SUCCEEDED"))}})
+        kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", report)
+        await operator(limited).reconcile(namespace, "quickstart")
+        assert await sweep(limited) == 0
+        await operator(limited).reconcile(namespace, "quickstart")
+        assert await cluster.get(KIND, namespace, "quickstart") is None
+        denied = kubectl("auth", "can-i", "get", "secrets", "-A", "--as", user)
+        assert denied.stdout.strip() == "no"
+    finally:
+        await limited.close()

@@ -1,0 +1,167 @@
+"""What is refused before anything is held, and that the message carries the numbers and the way out."""
+
+from typing import Any
+
+import pytest
+
+from harborrl_operator.checks import burst_notice
+from harborrl_operator.resolve import resolve
+from support import hrl
+from support.hrl import condition, decide, deleted, message
+
+REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
+    (
+        "a ceiling below the five budgets",
+        {"rollout.agentTrialTimeoutSeconds": 659},
+        "BudgetExceedsCeiling",
+        ("120 + 60 + 300 + 120 + 60 = 660 s (environmentStart + agentSetup + agentTimeout + verifier + cleanup) but the"
+        " trainer gives up after 659 s. Set rollout.agentTrialTimeoutSeconds to at least 660."),
+    ),
+    (
+        "fewer slots than trials in flight",
+        {"agentServer.maxConcurrent": 7},
+        "ConcurrencyBelowInFlight",
+        "keeps 8 trials in flight but agentServer.maxConcurrent is 7. Set it to at least 8",
+    ),
+    (
+        "fewer slots than raw flags ask for",
+        {"agentServer.maxConcurrent": 8, "trainer.extraArgs": "--rollout-batch-size 4 # more"},
+        "ConcurrencyBelowInFlight",
+        "at least 16",
+    ),
+    (
+        "fewer slots than the YAML asks for, which outranks the flags",
+        {
+            "agentServer.maxConcurrent": 16,
+            "trainer.extraArgs": "--rollout-batch-size 4",
+            "trainer.customConfigYaml": "rollout_batch_size: 8",
+        },
+        "ConcurrencyBelowInFlight",
+        "at least 32",
+    ),
+    (
+        "a sandbox that ends before its verifier",
+        {"agentServer.sandbox.timeoutSeconds": 420},
+        "SandboxLifeTooShort",
+        "at least 421",
+    ),
+    (
+        "an idle time-out that never acts",
+        {"agentServer.sandbox.timeoutSeconds": 1000, "agentServer.sandbox.idleTimeoutSeconds": 1000},
+        "SandboxLifeTooShort",
+        "at most 999",
+    ),
+    (
+        "several nodes without a gang",
+        {"trainer.allowPartialStart": False},
+        "PartialStartNotAllowed",
+        "trainer.allowPartialStart: true",
+    ),
+    ("a flag of ours", {"trainer.recipeArgs": "--save /x"}, "ReservedArgument", "trainer.recipeArgs: --save"),
+    ("an unfinished quote", {"trainer.recipeArgs": "--name 'x"}, "InvalidArguments", "trainer.recipeArgs: No closing"),
+    ("YAML that is no mapping", {"trainer.customConfigYaml": "- a"}, "InvalidArguments", "must be a mapping"),
+    ("YAML that does not parse", {"trainer.customConfigYaml": "a: ["}, "InvalidArguments", "customConfigYaml"),
+    (
+        "a batch size that is no number",
+        {"trainer.extraArgs": "--rollout-batch-size many"},
+        "InvalidArguments",
+        "must be an integer",
+    ),
+    ("Miles without GPUs", {"trainer.engine": "miles", "trainer.gpusPerNode": 0}, "EngineMismatch", "engine: native"),
+    (
+        "Miles asynchronous on one node",
+        {"trainer.engine": "miles", "trainer.mode": "async", "trainer.nodes": 1},
+        "EngineMismatch",
+        "nodes to at least 2",
+    ),
+    (
+        "a batch that does not divide",
+        {"trainer.config.globalBatchSize": 3},
+        "BatchMismatch",
+        "2 x 4 = 8 samples, which is no multiple of globalBatchSize 3",
+    ),
+    ("Docker sandboxes", {"agentServer.sandbox.backend": "docker"}, "SandboxBackendUnsupported", "agentServer.url"),
+    (
+        "sandboxes beside the job",
+        {"agentServer.sandbox.namespace": "research"},
+        "SandboxNamespaceNotAllowed",
+        "allowSameNamespace: true",
+    ),
+    (
+        "a claim that is not there",
+        {"storage": {"models": {"pvc": "nowhere"}}},
+        "ClaimNotFound",
+        "nowhere (for models)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "says"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
+def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
+    decided = decide(hrl.job(changes), hrl.world(deployment=hrl.deployment()))
+    assert condition(decided, "Admitted") == ("False", reason)
+    assert says in message(decided, "Admitted")
+    assert decided.status.phase == "Refused"
+    assert decided.apply == ()
+    assert deleted(decided) == ["Deployment/quickstart-agent"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rollout.agentTrialTimeoutSeconds": 660},
+        {"agentServer.maxConcurrent": 8},
+        {"agentServer.sandbox.timeoutSeconds": 421},
+        {
+            "trainer.mode": "async",
+            "trainer.extraArgs": "--async-max-concurrent-samples 6",
+            "agentServer.maxConcurrent": 6,
+        },
+        {"rollout.agentTrialTimeoutSeconds": 10, "agentServer.url": "http://agents.team.svc:30000"},
+        {"trainer.preset": "p", "trainer.config.globalBatchSize": 3},
+        {"trainer.recipeArgs": "# --save nothing\n--swiglu"},
+    ],
+    ids=str,
+)
+def test_the_smallest_value_that_passes_passes(changes: dict[str, Any]) -> None:
+    assert decide(hrl.job(changes), hrl.world()).status.phase != "Refused"
+
+
+def test_a_missing_or_unlabelled_sandbox_namespace_is_refused() -> None:
+    for namespace in (None, {"metadata": {"name": "kube-system", "labels": {}}}):
+        decided = decide(hrl.job(), hrl.world(sandbox_namespace=namespace))
+        assert condition(decided, "Admitted") == ("False", "SandboxNamespaceNotAllowed")
+
+
+def test_gpu_nodes_that_share_a_node_bound_claim_are_refused() -> None:
+    bound = {"harborrl-data": hrl.claim(mode="ReadWriteOnce")}
+    gpus = decide(hrl.job({"trainer.gpusPerNode": 8}), hrl.world(claims=bound))
+    assert condition(gpus, "Admitted") == ("False", "ClaimNotShared")
+    assert decide(hrl.job(), hrl.world(claims=bound)).status.phase != "Refused"
+
+
+def test_a_corrected_spec_is_admitted_at_once() -> None:
+    refused = decide(hrl.job({"agentServer.maxConcurrent": 7}), hrl.world())
+    decided = decide(hrl.job(generation=2, status=refused.status), hrl.world())
+    assert condition(decided, "Admitted") == ("Unknown", "AwaitingPreflight")
+    assert decided.status.phase == "StartingAgentServer"
+
+
+@pytest.mark.parametrize(
+    ("base", "claims"), [(hrl.MINIMAL_SPEC, None), (hrl.DESIGN_SPEC, "all")], ids=["minimal", "design"]
+)
+def test_the_minimal_job_and_the_documented_example_are_admitted(base: dict[str, Any], claims: str | None) -> None:
+    roles = ("models", "tasks", "checkpoints", "traces", "trials")
+    found = {"harborrl-data": hrl.claim()} if claims is None else {role: hrl.claim(role) for role in roles}
+    decided = decide(hrl.job(base=base), hrl.world(claims=found))
+    assert decided.status.phase == "StartingAgentServer"
+    assert condition(decided, "CapacityTight") == ("False", "CapacitySufficient")
+
+
+def test_a_refill_above_the_slots_is_said_and_not_refused() -> None:
+    job = hrl.job({"trainer.extraArgs": "--over-sampling-batch-size 3"})
+    decided = decide(job, hrl.world())
+    assert condition(decided, "CapacityTight") == ("True", "BurstExceedsCapacity")
+    assert "up to 16 trials" in message(decided, "CapacityTight")
+    enough = hrl.job({"trainer.extraArgs": "--over-sampling-batch-size 3", "agentServer.maxConcurrent": 16})
+    assert burst_notice(resolve(enough, hrl.SETTINGS)) is None

@@ -1,0 +1,95 @@
+"""What a job becomes, object by object, as YAML that a person can review."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from harborrl_operator.resolve import ResolvedJob, resolve
+from harborrl_operator.resources import config_maps, preflight, rbac, services
+from harborrl_operator.resources.agent_server import deployment
+from harborrl_operator.resources.ray_cluster import ray_cluster
+from support import golden, hrl
+
+CASES = {"quickstart": "ReadWriteOnce", "design": "ReadWriteMany"}
+
+
+def input_of(case: str) -> dict[str, Any]:
+    manifest: dict[str, Any] = yaml.safe_load((golden.DATA / "operator" / case / "input.yaml").read_text())
+    return manifest
+
+
+def resolved(case: str) -> ResolvedJob:
+    manifest = input_of(case)
+    return resolve(hrl.job(base=manifest["spec"], name=manifest["metadata"]["name"]), hrl.SETTINGS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_job_becomes_exactly_these_objects(case: str, pytestconfig: pytest.Config) -> None:
+    job = resolved(case)
+    claims = {volume.pvc: hrl.claim(volume.pvc, CASES[case]) for volume in job.volumes.values()}
+    objects: dict[str, Any] = {
+        "rbac": rbac.accounts_and_bindings(job),
+        "services": [services.trainer(job, 1), *services.agent_server(job)],
+        "config": config_maps.job_config(job, 1),
+        "deployment": deployment(job, claims),
+        "preflight": preflight.pod(job, 1, claims),
+        "ray_cluster": ray_cluster(job, 1, claims),
+    }
+    for name, value in objects.items():
+        golden.check(pytestconfig, f"operator/{case}/{name}.yaml", value)
+
+
+def pods(case: str) -> list[dict[str, Any]]:
+    job = resolved(case)
+    spec = ray_cluster(job, 1, {})["spec"]
+    groups = [spec["headGroupSpec"], *spec.get("workerGroupSpecs", [])]
+    return [group["template"]["spec"] for group in groups]
+
+
+def test_only_the_supervisor_sees_a_token() -> None:
+    for pod in pods("quickstart"):
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            assert "token" not in [mount["name"] for mount in container["volumeMounts"]]
+    supervisor = pods("quickstart")[0]["initContainers"][0]
+    assert "token" in [mount["name"] for mount in supervisor["volumeMounts"]]
+    assert supervisor["restartPolicy"] == "Always"
+
+
+def test_every_ray_container_has_probes_of_its_own_so_that_kuberay_adds_none_that_calls_wget() -> None:
+    for pod in pods("quickstart"):
+        assert {"readinessProbe", "livenessProbe", "lifecycle"} <= pod["containers"][0].keys()
+        assert "wget" not in str(pod)
+
+
+def test_a_claim_of_several_roles_is_one_volume() -> None:
+    for pod in pods("quickstart"):
+        claims = [v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v]
+        assert claims == ["harborrl-data"]
+
+
+def test_no_secret_value_is_in_any_argument_or_literal_environment() -> None:
+    pod = deployment(resolved("design"), {})["spec"]["template"]["spec"]
+    secrets = [e for e in pod["containers"][0]["env"] if e["name"] == "HARBOR_ADMIN_SECRET"]
+    assert secrets == [
+        {"name": "HARBOR_ADMIN_SECRET", "valueFrom": {"secretKeyRef": {"name": "harbor-admin", "key": "secret"}}}
+    ]
+
+
+def test_pod_overrides_merge_into_objects_and_replace_lists() -> None:
+    overrides = {"nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists"}]}
+    job = resolve(hrl.job({"trainer.podOverrides": overrides}), hrl.SETTINGS)
+    pod = ray_cluster(job, 1, {})["spec"]["headGroupSpec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"zone": "a"}
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["containers"][0]["name"] == "ray-head"
+
+
+def test_the_users_environment_cannot_replace_ours() -> None:
+    env = [{"name": "HARBORRL_JOB", "value": "/mine"}, {"name": "MINE", "value": "x"}]
+    job = resolve(hrl.job({"trainer.env": env}), hrl.SETTINGS)
+    head = ray_cluster(job, 1, {})["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    values = {variable["name"]: variable.get("value") for variable in head["env"]}
+    assert values["HARBORRL_JOB"] == "/etc/harborrl/job.json"
+    assert values["MINE"] == "x"

@@ -1,0 +1,117 @@
+"""Many events become one pass, a job never has two at once, and one bad job does not stop the others."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from harborrl_operator.work_queue import Key, WorkQueue
+
+A, B = ("n", "a"), ("n", "b")
+
+
+@asynccontextmanager
+async def running(work: Callable[[Key], Awaitable[float | None]]) -> AsyncIterator[WorkQueue]:
+    queue = WorkQueue(work)
+    task = asyncio.create_task(queue.run())
+    try:
+        yield queue
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_many_events_of_one_job_become_one_pass() -> None:
+    passes: list[Key] = []
+    done = asyncio.Event()
+
+    async def work(key: Key) -> None:
+        passes.append(key)
+        if key == B:
+            done.set()
+
+    async with running(work) as queue:
+        for _ in range(100):
+            queue.add(A, after=0.0)
+        queue.add(B, after=0.01)
+        await asyncio.wait_for(done.wait(), 5)
+    assert passes == [A, B]
+
+
+async def test_an_event_during_a_pass_asks_for_another_one_after_it() -> None:
+    begun, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    count = active = most = 0
+
+    async def work(_: Key) -> None:
+        nonlocal count, active, most
+        count, active = count + 1, active + 1
+        most = max(most, active)
+        begun.set()
+        await release.wait()
+        active -= 1
+        if count == 2:
+            finished.set()
+
+    async with running(work) as queue:
+        queue.add(A, after=0.0)
+        await asyncio.wait_for(begun.wait(), 5)
+        queue.add(A, after=0.0)
+        release.set()
+        await asyncio.wait_for(finished.wait(), 5)
+    assert (count, most) == (2, 1)
+
+
+async def test_a_pass_that_asks_to_look_again_is_called_again() -> None:
+    calls = 0
+    done = asyncio.Event()
+
+    async def work(_: Key) -> float | None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            done.set()
+            return None
+        return 0.0
+
+    async with running(work) as queue:
+        queue.add(A, after=0.0)
+        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.sleep(0)
+    assert calls == 3
+
+
+async def test_a_failing_pass_is_logged_retried_and_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+    done = asyncio.Event()
+
+    async def work(key: Key) -> None:
+        if key == A:
+            raise RuntimeError("bug")
+        done.set()
+
+    async with running(work) as queue:
+        queue.add(A, after=0.0)
+        queue.add(B, after=0.0)
+        await asyncio.wait_for(done.wait(), 5)
+        assert len(queue) == 1
+    assert "pass over n/a failed, again in 1 s" in caplog.text
+
+
+async def test_stopping_lets_the_pass_under_way_finish() -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+    finished = False
+
+    async def work(_: Key) -> None:
+        nonlocal finished
+        begun.set()
+        await release.wait()
+        finished = True
+
+    queue = WorkQueue(work)
+    task = asyncio.create_task(queue.run())
+    queue.add(A, after=0.0)
+    await asyncio.wait_for(begun.wait(), 5)
+    task.cancel()
+    release.set()
+    await asyncio.gather(task, return_exceptions=True)
+    assert finished
