@@ -112,7 +112,14 @@ class Runs:
         self.metrics.observe(answer)
         if run.trial is not None:
             run.trial.write_record(run.request, answer.model_dump(mode="json"))
-        LOG.info("run %d %s: %s reward %s %s", run.number, run.request.instance_id, answer.exit_status, answer.reward, answer.message or "")
+        LOG.info(
+            "run %d %s: %s reward %s %s",
+            run.number,
+            run.request.instance_id,
+            answer.exit_status,
+            answer.reward,
+            answer.message or "",
+        )
         return answer
 
     async def _answer(self, run: Run) -> RunResponse:
@@ -180,15 +187,22 @@ class Runs:
         budgets = self.settings.budgets
         task = keep(trial.run())
         cancelled = asyncio.ensure_future(run.cancellation())
-        await asyncio.wait({task, cancelled}, timeout=budgets.total() + budgets.cleanup_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {task, cancelled}, timeout=budgets.total() + budgets.cleanup_s, return_when=asyncio.FIRST_COMPLETED
+        )
         cancelled.cancel()
         if task.done():
+            task.result()
             return
         run.cancel(Cause.OVERRUN)
         task.cancel()
         await asyncio.wait({task}, timeout=budgets.cleanup_s)
         if not task.done():
-            LOG.warning("trial %s: teardown takes longer than %.0f s; removing its sandbox by force", trial.name, budgets.cleanup_s)
+            LOG.warning(
+                "trial %s: teardown takes longer than %.0f s; removing its sandbox by force",
+                trial.name,
+                budgets.cleanup_s,
+            )
             await finish(trial.destroy_sandboxes(), FORCE_SECONDS)
             await asyncio.wait({task}, timeout=1)
         if not task.done():

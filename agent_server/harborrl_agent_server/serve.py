@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from typing import override
 
 import uvicorn
 from fastapi import FastAPI
@@ -47,6 +48,7 @@ def provider_for(settings: Settings) -> SandboxProvider:
 class Server(uvicorn.Server):
     """uvicorn waits for open requests before it stops anything; ours last hours, so we end them first."""
 
+    @override
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -65,7 +67,12 @@ async def serve(settings: Settings, provider: SandboxProvider) -> None:
 async def listen(app: FastAPI, settings: Settings) -> None:
     """Serve until a signal, then end every run before the last connection is closed."""
     config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, lifespan="on"
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        timeout_graceful_shutdown=CLOSE_SECONDS,
+        lifespan="on",
     )
     server = Server(config)
     stopping = asyncio.Event()
@@ -90,6 +97,12 @@ def run(settings: Settings) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     LOG.info("%s", ladder(settings.budgets))
-    LOG.info("%d slots, %s sandboxes, tasks in %s, trials in %s", settings.max_concurrent, settings.sandbox, settings.tasks_dir, settings.trials_dir)
+    LOG.info(
+        "%d slots, %s sandboxes, tasks in %s, trials in %s",
+        settings.max_concurrent,
+        settings.sandbox,
+        settings.tasks_dir,
+        settings.trials_dir,
+    )
     asyncio.run(serve(settings, provider_for(settings)))
     return 0

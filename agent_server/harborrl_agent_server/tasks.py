@@ -29,8 +29,14 @@ def task_directory(tasks_dir: Path, instance_id: str) -> Path:
         if not candidate.is_dir():
             continue
         if candidate == root or not candidate.is_relative_to(root):
-            raise InvalidInstanceIdError(f"instance_id {instance_id!r} leads out of {root}; replace the link by a real directory")
+            raise InvalidInstanceIdError(
+                f"instance_id {instance_id!r} leads out of {root}; replace the link by a real directory"
+            )
         if not (candidate / "task.toml").is_file():
-            raise TaskNotFoundError(f"{candidate} has no task.toml: a Harbor task needs task.toml, instruction.md and tests/test.sh")
+            raise TaskNotFoundError(
+                f"{candidate} has no task.toml: a Harbor task needs task.toml, instruction.md and tests/test.sh"
+            )
         return candidate
-    raise TaskNotFoundError(f"no directory {instance_id!r} in {root}: correct instance_id, or mount the volume that holds the task")
+    raise TaskNotFoundError(
+        f"no directory {instance_id!r} in {root}: correct instance_id, or mount the volume that holds the task"
+    )

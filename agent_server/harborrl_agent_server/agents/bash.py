@@ -116,7 +116,10 @@ class Episode:
         body = {**self.options.sampling_params, "model": self.options.model, "messages": self.messages}
         try:
             reply = await complete(
-                self.scope.model_client, f"{self.options.session_url}/chat/completions", body, api_key=self.scope.api_key
+                self.scope.model_client,
+                f"{self.options.session_url}/chat/completions",
+                body,
+                api_key=self.scope.api_key,
             )
         finally:
             self._add("model_query_time_sum", time.monotonic() - started)
@@ -132,7 +135,9 @@ class Episode:
             result = await self.environment.exec(command, timeout_sec=self.options.commandTimeoutSeconds)  # type: ignore[arg-type] # our sandboxes take fractions
         finally:
             self._add("env_execution_time_sum", time.monotonic() - started)
-        text = observation(result.return_code, result.stdout or "", result.stderr or "", limit=self.options.observationCharacters)
+        text = observation(
+            result.return_code, result.stdout or "", result.stderr or "", limit=self.options.observationCharacters
+        )
         self.messages.append({"role": "user", "content": text})
 
     def _add(self, key: str, amount: float) -> None:

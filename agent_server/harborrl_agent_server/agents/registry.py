@@ -31,7 +31,9 @@ def agent_config(request: RunRequest, settings: Settings) -> AgentConfig:
         return AgentConfig(name="nop", **timeouts)
     if name == "oracle":
         if not settings.allow_oracle:
-            raise InvalidAgentError("agent oracle runs the task's own solution; start the server with --allow-oracle to check tasks with it")
+            raise InvalidAgentError(
+                "agent oracle runs the task's own solution; start the server with --allow-oracle to check tasks with it"
+            )
         return AgentConfig(name="oracle", **timeouts)
     if name != "bash":
         raise InvalidAgentError(f"agent {name[:80]!r} is not available; one of {', '.join(KNOWN)}")

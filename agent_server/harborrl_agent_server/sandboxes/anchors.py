@@ -59,7 +59,9 @@ class Anchors:
             made = await self._cluster.request("POST", self._path, body=body)
         except KubeError as error:
             if error.status != 409:
-                raise StartupError(f"cannot create ConfigMap {name} in the sandbox namespace: {error}; check namespace and RBAC of the chart") from error
+                raise StartupError(
+                    f"cannot create ConfigMap {name} in the sandbox namespace: {error}; check namespace and RBAC of the chart"
+                ) from error
             made = await self._cluster.request("GET", f"{self._path}/{name}")
         except KubeUnreachableError as error:
             raise StartupError(f"the API server does not answer: {error}") from error
@@ -73,11 +75,17 @@ class Anchors:
         try:
             await settled(self._cluster, f"{self._path}/{target.name}", target.uid)
         except (KubeError, KubeUnreachableError) as error:
-            LOG.warning("anchor %s could not be deleted (%s); the operator's sweeper removes it when the job is gone", target.name, error)
+            LOG.warning(
+                "anchor %s could not be deleted (%s); the operator's sweeper removes it when the job is gone",
+                target.name,
+                error,
+            )
 
     async def _job_is_gone(self) -> bool:
         try:
-            found = await self._cluster.request("GET", JOB_PATH.format(namespace=self._job.namespace, name=self._job.name))
+            found = await self._cluster.request(
+                "GET", JOB_PATH.format(namespace=self._job.namespace, name=self._job.name)
+            )
         except KubeError as error:
             if error.status == 404:
                 return True

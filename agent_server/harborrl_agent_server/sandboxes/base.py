@@ -139,16 +139,22 @@ class ShellSandbox(BaseEnvironment):
     async def _kill(self, pid_file: str) -> None:
         await self.stream(commands.kill(pid_file), stdin=None, stdout=_ignore, stderr=_ignore)
 
-    async def _plain(self, argv: list[str], *, limit_s: float, stdin: IO[bytes] | None = None, stdout: Sink | None = None) -> None:
+    async def _plain(
+        self, argv: list[str], *, limit_s: float, stdin: IO[bytes] | None = None, stdout: Sink | None = None
+    ) -> None:
         """Run one of our own commands: anything but exit code 0 in time is an error that shows what it said."""
         err = Capture(16 * 1024)
         try:
             async with asyncio.timeout(limit_s):
                 code = await self.stream(argv, stdin=stdin, stdout=stdout or _ignore, stderr=err)
         except TimeoutError as error:
-            raise SandboxTransportError(f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}") from error
+            raise SandboxTransportError(
+                f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
+            ) from error
         if code:
-            raise RuntimeError(f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}")
+            raise RuntimeError(
+                f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}"
+            )
 
     async def _write(self, path: str, content: bytes) -> None:
         with tempfile.TemporaryFile() as file:

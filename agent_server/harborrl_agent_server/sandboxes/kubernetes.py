@@ -90,7 +90,9 @@ class KubernetesProvider:
         try:
             self._cluster = await Cluster.connect()
         except Exception as error:
-            raise StartupError(f"no access to a Kubernetes API server ({error}); run in a pod, set KUBECONFIG, or use --sandbox local") from error
+            raise StartupError(
+                f"no access to a Kubernetes API server ({error}); run in a pod, set KUBECONFIG, or use --sandbox local"
+            ) from error
         self._anchors = Anchors(self._cluster, self.namespace, self.settings.job, self.settings.pod_name)
         await self._anchors.create()
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
@@ -103,7 +105,9 @@ class KubernetesProvider:
         try:
             left = await self.cluster.request("GET", self.pods_path, query=[("labelSelector", selector)])
         except KubeError as error:
-            raise StartupError(f"cannot list pods in namespace {self.namespace}: {error}; check RBAC of the chart") from error
+            raise StartupError(
+                f"cannot list pods in namespace {self.namespace}: {error}; check RBAC of the chart"
+            ) from error
         for pod in left["items"]:
             LOG.info("deleting sandbox %s of an earlier life", pod["metadata"]["name"])
             await self.delete_pod(pod["metadata"]["name"], pod["metadata"]["uid"])
@@ -162,7 +166,9 @@ class KubernetesSandbox(ShellSandbox):
             namespace=provider.namespace,
             labels=provider.labels | {"harborrl.dev/trial": self.scope.run_id},
             owner=provider.anchor.owner(),
-            image=image_of(self.task_env_config, names, self.environment_id[:12], provider.config, provider.settings.sandbox_image),
+            image=image_of(
+                self.task_env_config, names, self.environment_id[:12], provider.config, provider.settings.sandbox_image
+            ),
             resources=resources_of(self.task_env_config, provider.config),
             env=self._startup_env(),
             life_s=provider.life_s(),
@@ -182,7 +188,9 @@ class KubernetesSandbox(ShellSandbox):
                 await self._until_ready(self._view, seen)
         except TimeoutError as error:
             last = seen[-1]
-            raise SandboxStartError(last.reason, f"not ready within {budget:.0f} s: {last.message or 'no reason given'}; {advice(last)}") from error
+            raise SandboxStartError(
+                last.reason, f"not ready within {budget:.0f} s: {last.message or 'no reason given'}; {advice(last)}"
+            ) from error
         self._ready = True
 
     async def _create(self, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +230,10 @@ class KubernetesSandbox(ShellSandbox):
                 if seen[-1].state is State.FAILED or spent:
                     last = seen[-1]
                     raise SandboxStartError(last.reason, f"{last.message}; {advice(last)}")
-                await asyncio.wait({change}, timeout=None if trouble_since is None else trouble_since + PULL_GRACE_SECONDS - loop.time())
+                await asyncio.wait(
+                    {change},
+                    timeout=None if trouble_since is None else trouble_since + PULL_GRACE_SECONDS - loop.time(),
+                )
             finally:
                 change.cancel()
 
@@ -287,7 +298,9 @@ class KubernetesSandbox(ShellSandbox):
                     break
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 refusal = error
-        raise SandboxTransportError(f"exec in {self.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server") from refusal
+        raise SandboxTransportError(
+            f"exec in {self.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server"
+        ) from refusal
 
     @override
     async def destroy(self) -> None:

@@ -15,10 +15,21 @@ CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "
 FATAL_WAITS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Waiting reasons that time does not heal."""
 
-PULL_WAITS = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "CreateContainerError", "RunContainerError"}
+PULL_WAITS = {
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "RegistryUnavailable",
+    "ImageInspectError",
+    "CreateContainerError",
+    "RunContainerError",
+}
 """Waiting reasons that a second attempt may heal."""
 
-REASONS = {"ErrImagePull": "ImagePullFailed", "ImagePullBackOff": "ImagePullFailed", "RegistryUnavailable": "ImagePullFailed"}
+REASONS = {
+    "ErrImagePull": "ImagePullFailed",
+    "ImagePullBackOff": "ImagePullFailed",
+    "RegistryUnavailable": "ImagePullFailed",
+}
 
 
 class State(Enum):
@@ -44,7 +55,7 @@ def judge(pod: dict[str, Any]) -> Verdict:
     if status.get("reason") == "Evicted":
         text = status.get("message") or "evicted"
         return Verdict(State.FAILED, "Evicted", text, own_limits="ephemeral" in text or "local storage" in text)
-    container = next(iter(status.get("containerStatuses") or []), {})
+    container: dict[str, Any] = next(iter(status.get("containerStatuses") or []), {})
     ended = (container.get("state") or {}).get("terminated")
     if ended:
         reason = ended.get("reason") or "Terminated"
@@ -77,7 +88,11 @@ def labels_for(job: JobIdentity, role: str) -> dict[str, str]:
     own = {"app.kubernetes.io/managed-by": "harborrl", "harborrl.dev/role": role}
     if not job:
         return own
-    return own | {"harborrl.dev/job": job.name, "harborrl.dev/job-namespace": job.namespace, "harborrl.dev/job-uid": job.uid}
+    return own | {
+        "harborrl.dev/job": job.name,
+        "harborrl.dev/job-namespace": job.namespace,
+        "harborrl.dev/job-uid": job.uid,
+    }
 
 
 def sandbox_pod(

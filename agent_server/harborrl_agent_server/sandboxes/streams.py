@@ -55,5 +55,7 @@ class FileSink:
     def __call__(self, data: bytes) -> None:
         self._left -= len(data)
         if self._left < 0:
-            raise TransferTooLargeError("the download is larger than the transfer limit; write less to /logs and artifacts")
+            raise TransferTooLargeError(
+                "the download is larger than the transfer limit; write less to /logs and artifacts"
+            )
         self._file.write(data)

@@ -29,7 +29,9 @@ class Socket(Protocol):
     async def close(self) -> bool: ...
 
 
-async def converse(socket: Socket, *, stdin: AsyncIterable[bytes] | None, half_close: bool, stdout: Sink, stderr: Sink) -> int:
+async def converse(
+    socket: Socket, *, stdin: AsyncIterable[bytes] | None, half_close: bool, stdout: Sink, stderr: Sink
+) -> int:
     """Carry one command's bytes and return its exit code.
 
     Raises `SandboxTransportError` when the connection ends before the status frame: what the command did is then unknown.
