@@ -80,6 +80,7 @@ async def listen(app: FastAPI, settings: Settings) -> None:
     for sign in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sign, stopping.set)
     serving = asyncio.ensure_future(server.serve())
+    await announced(server, serving)
     told = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
@@ -92,10 +93,20 @@ async def listen(app: FastAPI, settings: Settings) -> None:
         raise StartupError(f"the server did not start on {settings.host}:{settings.port}; the reason is logged above")
 
 
+async def announced(server: Server, serving: asyncio.Future[None]) -> None:
+    """Log the address once it is real; with `--port 0` only the log tells it."""
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.02)
+    if server.started:
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        LOG.info("listening on http://%s:%d", host, port)
+
+
 def run(settings: Settings) -> int:
     os.environ.update(QUIET)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("harbor.utils.logger").propagate = False  # every trial has its own trial.log
     LOG.info("%s", ladder(settings.budgets))
     LOG.info(
         "%d slots, %s sandboxes, tasks in %s, trials in %s",

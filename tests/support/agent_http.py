@@ -65,3 +65,10 @@ def completion(text: str, *, finish_reason: str = "stop", total_tokens: int = 10
 
 def replies(*texts: Any) -> Script:
     return lambda _, number: texts[min(number, len(texts) - 1)]
+
+
+async def eventually(holds: Callable[[], bool], *, limit_s: float = 10) -> None:
+    """Returns as soon as something outside this loop's knowledge is so; fails when it never is."""
+    async with asyncio.timeout(limit_s):
+        while not holds():
+            await asyncio.sleep(0.01)

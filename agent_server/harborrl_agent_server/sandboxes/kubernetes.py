@@ -56,7 +56,8 @@ class KubernetesProvider:
         self.config = config
         self.namespace = settings.sandbox_namespace
         self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
-        self.exec_protocol = wire.V5
+        self.exec_protocols = [wire.V5, wire.V4]
+        """Tried in this order until one has worked; servers before Kubernetes 1.30 know only v4."""
         self._cluster: Cluster | None = None
         self._watch: PodWatch | None = None
         self._anchors: Anchors | None = None
@@ -240,8 +241,8 @@ class KubernetesSandbox(ShellSandbox):
     @override
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         view = self._view
-        if view is None or self._destroyed:
-            raise SandboxLostError(f"sandbox {self.name} has been removed")
+        if view is None or not self._ready or self._destroyed:
+            raise SandboxLostError(f"sandbox {self.name} {'has been removed' if self._destroyed else 'never started'}")
         talk = asyncio.ensure_future(self._talk(argv, stdin, stdout, stderr))
         loss = asyncio.ensure_future(lost(view))
         try:
@@ -265,39 +266,36 @@ class KubernetesSandbox(ShellSandbox):
         return SandboxLostError(f"{said}; the trial has to run again")
 
     async def _talk(self, argv: list[str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        socket = await self._connect(argv, stdin)
+        socket, protocol = await self._connect(argv, stdin)
         try:
             return await wire.converse(
                 socket,
                 stdin=chunks(stdin) if stdin else None,
-                half_close=self.provider.exec_protocol == wire.V5,
+                half_close=protocol == wire.V5,
                 stdout=stdout,
                 stderr=stderr,
             )
         except (aiohttp.ClientError, ConnectionError) as error:
             raise SandboxTransportError(f"exec in {self.name}: {type(error).__name__}: {error}") from error
 
-    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> aiohttp.ClientWebSocketResponse:
-        """Open the connection. A refused handshake has run nothing, so it may be tried again."""
+    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> tuple[aiohttp.ClientWebSocketResponse, str]:
+        """An open connection and the protocol it speaks. A refused handshake has run nothing, so it may be tried again."""
         provider = self.provider
-        refusal: Exception = SandboxTransportError(f"exec in {self.name} was not tried")
+        refusal: Exception = SandboxTransportError("not tried")
         for attempt in range(CONNECT_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(0.2 * attempt)
-            words = argv if provider.exec_protocol == wire.V5 else counted(argv, stdin)
-            try:
-                return await provider.cluster.exec_socket(
-                    provider.namespace, self.name, words, stdin=stdin is not None, protocol=provider.exec_protocol
-                )
-            except aiohttp.WSServerHandshakeError as error:
-                refusal = error
-                if error.status in {400, 403} and provider.exec_protocol == wire.V5:
-                    LOG.info("the API server refuses exec protocol v5 (%s); using v4", error.status)
-                    provider.exec_protocol = wire.V4
-                elif error.status in {401, 404}:
-                    break
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                refusal = error
+            for protocol in provider.exec_protocols:
+                words = argv if protocol == wire.V5 else counted(argv, stdin)
+                try:
+                    socket = await provider.cluster.exec_socket(
+                        provider.namespace, self.name, words, stdin=stdin is not None, protocol=protocol
+                    )
+                except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    refusal = error
+                else:
+                    provider.exec_protocols = [protocol]
+                    return socket, protocol
         raise SandboxTransportError(
             f"exec in {self.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server"
         ) from refusal
