@@ -38,7 +38,7 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
         async with httpx.AsyncClient(
-            timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None)
+            timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
         ) as model_client:
             app.state.runs = Runs(settings, provider, model_client, metrics)
             lag = asyncio.ensure_future(metrics.watch_loop())

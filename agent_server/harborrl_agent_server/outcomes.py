@@ -63,7 +63,7 @@ class RewardError(ValueError):
 ZERO = {"reward": 0.0}
 
 
-def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:
+def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa: PLR0911 - a table
     """The verdict on a trial; the first line that applies decides."""
     why = f"{seen.exception}: {seen.message}" if seen.exception else None
     if seen.cause in {Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN}:
@@ -116,6 +116,6 @@ def reward_from(rewards: Mapping[str, float], reward_key: str | None) -> tuple[f
     key = reward_key or ("reward" if "reward" in report else next(iter(report), None) if len(report) == 1 else None)
     if key is None or key not in report:
         raise RewardError(
-            f"the verifier reported {', '.join(report) or 'nothing'}; name the reward with --reward-key (job: rewardKey)"
+            f"the verifier reported {', '.join(report) or 'nothing'}; choose with --reward-key (job: rewardKey)"
         )
     return report[key], report

@@ -1,4 +1,4 @@
-"""The life of a run: registered, queued, running, over. The first cause that ends it wins, and its teardown is nobody's caller's."""
+"""The life of a run: registered, queued, running, over. The first cause to end it wins; no caller owns the teardown."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ FLUSH_WAIT_SECONDS = 10.0
 """How long `/flush` waits for cancelled trials before it counts them as pending."""
 
 FORCE_SECONDS = 30.0
-"""After the cleanup budget: how long a sandbox removed behind Harbor's back may take before its slot is freed anyway."""
+"""After the cleanup budget: how long a sandbox removed behind Harbor's back may hold its slot."""
 
 REFUSALS: dict[type[Exception], ExitStatus] = {
     InvalidInstanceIdError: ExitStatus.INVALID_INSTANCE_ID,
@@ -176,7 +176,7 @@ class Runs:
             need = self.settings.budgets.total()
             answer = refusal(
                 ExitStatus.QUEUE_TIMEOUT,
-                f"no slot in {waited:.0f} s, and a trial may take {need:.0f} s of the {run.request.deadline_s:.0f} s that the client waits; "
+                f"no slot in {waited:.0f} s; a trial takes up to {need:.0f} s, the client waits {run.request.deadline_s:.0f}; "
                 "raise --max-concurrent, send fewer trials at once, or wait longer",
             )
         answer.phase_seconds["queue"] = round(waited, 3)
@@ -223,7 +223,7 @@ class Runs:
         return answer
 
     async def flush(self, ids: Iterable[str], wait_s: float = FLUSH_WAIT_SECONDS) -> FlushResponse:
-        """Cancel every run of the named training sessions. The names stay usable: over-sampling aborts happen every step."""
+        """Cancel every run of the named sessions. The names stay usable: over-sampling aborts happen every step."""
         wanted = set(ids)
         hit = [run for run in self.live if run.request.session_server_instance_id in wanted]
         for run in hit:

@@ -28,9 +28,10 @@ CLOSE_SECONDS = 3
 
 def ladder(budgets: Budgets) -> str:
     return (
-        f"a trial may take {budgets.total():.0f} s after it got its slot: start {budgets.environment_start_s:.0f} + "
-        f"setup {budgets.agent_setup_s:.0f} + agent {budgets.agent_timeout_s:.0f} + verifier {budgets.verifier_s:.0f} + "
-        f"cleanup {budgets.cleanup_s:.0f}; the client's AGENT_TRIAL_TIMEOUT must be above that"
+        f"a trial may take {budgets.total():.0f} s after it got its slot: "
+        f"start {budgets.environment_start_s:.0f} + "
+        f"setup {budgets.agent_setup_s:.0f} + agent {budgets.agent_timeout_s:.0f} + "
+        f"verifier {budgets.verifier_s:.0f} + cleanup {budgets.cleanup_s:.0f}; the client's AGENT_TRIAL_TIMEOUT must be above that"
     )
 
 
@@ -95,7 +96,7 @@ async def listen(app: FastAPI, settings: Settings) -> None:
 
 async def announced(server: Server, serving: asyncio.Future[None]) -> None:
     """Log the address once it is real; with `--port 0` only the log tells it."""
-    while not server.started and not serving.done():
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)
     if server.started:
         host, port = server.servers[0].sockets[0].getsockname()[:2]

@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
 def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings of a command line and an environment.
 
-    Raises `StartupError` with one line for the first thing that is wrong; argparse itself ends the process on an unknown flag.
+    Raises `StartupError` with one line for the first thing that is wrong; argparse itself exits on an unknown flag.
     """
     args = parser().parse_args(argv)
     tasks = environ.get("HARBOR_TASKS_DIR", "")

@@ -17,11 +17,11 @@ class TaskNotFoundError(Exception):
 def task_directory(tasks_dir: Path, instance_id: str) -> Path:
     """The resolved task directory of an id; data sets that capitalise ids find their lower-case directory.
 
-    A symlink that leads out of the tasks folder is refused: whoever can write there could otherwise show any file to a sandbox.
+    A symlink that leads out of the tasks folder is refused: its author could show any file of ours to a sandbox.
     """
     if not INSTANCE_ID.fullmatch(instance_id):
         raise InvalidInstanceIdError(
-            f"instance_id {instance_id[:80]!r}: only letters, digits, '.', '_' and '-', at most 128 of them; correct the data set row"
+            f"instance_id {instance_id[:80]!r}: letters, digits, '.', '_', '-', at most 128; correct the data set row"
         )
     root = tasks_dir.resolve()
     for name in dict.fromkeys((instance_id, instance_id.lower())):

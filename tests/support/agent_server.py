@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, override
 
 import httpx
 import pytest
@@ -32,6 +32,7 @@ class CustomProvider(LocalProvider):
     def __init__(self, import_path: str) -> None:
         self.import_path = import_path
 
+    @override
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=self.import_path)
 

@@ -33,8 +33,8 @@ class Peer:
     async def receive(self) -> aiohttp.WSMessage:
         await asyncio.sleep(0)
         if self.frames:
-            return aiohttp.WSMessage(aiohttp.WSMsgType.BINARY, self.frames.pop(0), None)  # type: ignore[return-value] # plain frame
-        return aiohttp.WSMessage(aiohttp.WSMsgType.CLOSED, None, None)  # type: ignore[return-value] # plain frame
+            return aiohttp.WSMessage(aiohttp.WSMsgType.BINARY, self.frames.pop(0), None)
+        return aiohttp.WSMessage(aiohttp.WSMsgType.CLOSED, None, None)
 
     async def close(self) -> bool:
         return True

@@ -9,7 +9,7 @@ GRADED = Evidence(agent_started=True, agent_end=ExitStatus.SUBMITTED, verifier_s
 
 
 def evidence(**changes: object) -> Evidence:
-    return Evidence(**{**vars(GRADED), **changes})  # type: ignore[arg-type] # field values by name
+    return Evidence(**{**vars(GRADED), **changes})
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,11 @@ def evidence(**changes: object) -> Evidence:
         pytest.param(GRADED, "Submitted", 1.0, {"reward": 1.0}, id="a graded trial is submitted"),
         pytest.param(evidence(rewards={"reward": 0}), "Submitted", 0.0, {"reward": 0.0}, id="a zero is a number"),
         pytest.param(
-            evidence(agent_end=ExitStatus.TURN_LIMIT), "TurnLimitExceeded", 1.0, {"reward": 1.0}, id="a turn limit keeps its reward"
+            evidence(agent_end=ExitStatus.TURN_LIMIT),
+            "TurnLimitExceeded",
+            1.0,
+            {"reward": 1.0},
+            id="a turn limit keeps its reward",
         ),
         pytest.param(
             evidence(agent_end=ExitStatus.SEQUENCE_LENGTH_LIMIT, rewards=None, exception="RewardFileNotFoundError"),
@@ -42,19 +46,43 @@ def evidence(**changes: object) -> Evidence:
             id="a TimeoutError long before the limit is no time-out",
         ),
         pytest.param(
-            evidence(exception="RuntimeError", after_grading=True), "Submitted", 1.0, {"reward": 1.0}, id="a failing stop costs nothing"
+            evidence(exception="RuntimeError", after_grading=True),
+            "Submitted",
+            1.0,
+            {"reward": 1.0},
+            id="a failing stop costs nothing",
         ),
         pytest.param(
-            evidence(exception="VerifierTimeoutError", rewards=None), "VerifierError", 0.0, {"reward": 0.0}, id="no verdict is a zero"
+            evidence(exception="VerifierTimeoutError", rewards=None),
+            "VerifierError",
+            0.0,
+            {"reward": 0.0},
+            id="no verdict is a zero",
         ),
-        pytest.param(evidence(rewards={"a": 1, "b": 0}), "VerifierError", 0.0, {"reward": 0.0}, id="two unnamed keys are no reward"),
         pytest.param(
-            evidence(fault="SandboxResourceError", rewards=None), "AgentError", 0.0, {"reward": 0.0}, id="out of memory is the policy's doing"
+            evidence(rewards={"a": 1, "b": 0}),
+            "VerifierError",
+            0.0,
+            {"reward": 0.0},
+            id="two unnamed keys are no reward",
         ),
         pytest.param(
-            Evidence(exception="SandboxStartError", fault="SandboxStartError"), "SandboxUnavailable", 0.0, {}, id="no sandbox, no number"
+            evidence(fault="SandboxResourceError", rewards=None),
+            "AgentError",
+            0.0,
+            {"reward": 0.0},
+            id="out of memory is the policy's doing",
         ),
-        pytest.param(evidence(fault="SandboxLostError", rewards=None), "SandboxLost", 0.0, {}, id="a lost sandbox has no number"),
+        pytest.param(
+            Evidence(exception="SandboxStartError", fault="SandboxStartError"),
+            "SandboxUnavailable",
+            0.0,
+            {},
+            id="no sandbox, no number",
+        ),
+        pytest.param(
+            evidence(fault="SandboxLostError", rewards=None), "SandboxLost", 0.0, {}, id="a lost sandbox has no number"
+        ),
         pytest.param(
             evidence(fault="SandboxTransportError", exception="SandboxTransportError", rewards={"reward": 0.0}),
             "SandboxLost",
@@ -63,14 +91,32 @@ def evidence(**changes: object) -> Evidence:
             id="a zero that Harbor gave to a broken connection is none",
         ),
         pytest.param(
-            evidence(fault="SandboxTransportError"), "Submitted", 1.0, {"reward": 1.0}, id="a transfer that worked again is forgiven"
+            evidence(fault="SandboxTransportError"),
+            "Submitted",
+            1.0,
+            {"reward": 1.0},
+            id="a transfer that worked again is forgiven",
         ),
         pytest.param(
-            evidence(exception="ModelEndpointError", rewards=None, agent_end=None), "ModelEndpointFailed", 0.0, {}, id="the model went away"
+            evidence(exception="ModelEndpointError", rewards=None, agent_end=None),
+            "ModelEndpointFailed",
+            0.0,
+            {},
+            id="the model went away",
         ),
-        pytest.param(evidence(cause=Cause.FLUSH), "Aborted", 0.0, {}, id="a flushed trial is aborted even with a reward"),
-        pytest.param(evidence(cause=Cause.OVERRUN), "ServerError", 0.0, {}, id="a trial beyond all budgets is ours to answer for"),
-        pytest.param(evidence(exception="ValueError", rewards=None, verifier_started=False), "AgentError", 0.0, {"reward": 0.0}, id="other"),
+        pytest.param(
+            evidence(cause=Cause.FLUSH), "Aborted", 0.0, {}, id="a flushed trial is aborted even with a reward"
+        ),
+        pytest.param(
+            evidence(cause=Cause.OVERRUN), "ServerError", 0.0, {}, id="a trial beyond all budgets is ours to answer for"
+        ),
+        pytest.param(
+            evidence(exception="ValueError", rewards=None, verifier_started=False),
+            "AgentError",
+            0.0,
+            {"reward": 0.0},
+            id="other",
+        ),
     ],
 )
 def test_evidence_decides_the_outcome(seen: Evidence, status: str, reward: float, report: dict[str, float]) -> None:

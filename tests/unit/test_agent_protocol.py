@@ -9,9 +9,16 @@ from harborrl_agent_server.agents.protocol import DONE_MARKER, EXAMPLES, observa
     ("reply", "command", "last"),
     [
         pytest.param("```sh\nls\n```", "ls", False, id="a sh block is a command"),
-        pytest.param("I will look.\n```bash\nls -l\npwd\n```\nDone soon.", "ls -l\npwd", False, id="text around a block does not matter"),
+        pytest.param(
+            "I will look.\n```bash\nls -l\npwd\n```\nDone soon.",
+            "ls -l\npwd",
+            False,
+            id="text around a block does not matter",
+        ),
         pytest.param("```\nls\n```", "ls", False, id="a bare block is a command"),
-        pytest.param("```\nfirst\n```\n```sh\nsecond\n```", "second", False, id="a labelled block comes before a bare one"),
+        pytest.param(
+            "```\nfirst\n```\n```sh\nsecond\n```", "second", False, id="a labelled block comes before a bare one"
+        ),
         pytest.param("```sh\none\n```\n```sh\ntwo\n```", "one", False, id="one command a turn"),
         pytest.param("```python\nprint()\n```", None, True, id="another language is no command"),
         pytest.param("```sh\necho a", "echo a", False, id="an open block ends with the reply"),
@@ -20,7 +27,9 @@ from harborrl_agent_server.agents.protocol import DONE_MARKER, EXAMPLES, observa
         pytest.param("", None, True, id="an empty reply ends the trial"),
         pytest.param(DONE_MARKER, None, True, id="the marker ends the trial"),
         pytest.param(f"```sh\nls\n```\n{DONE_MARKER}", "ls", True, id="a command and the marker: run it, then end"),
-        pytest.param(f"```sh\necho {DONE_MARKER}\n```", f"echo {DONE_MARKER}", False, id="the marker inside a command is text"),
+        pytest.param(
+            f"```sh\necho {DONE_MARKER}\n```", f"echo {DONE_MARKER}", False, id="the marker inside a command is text"
+        ),
     ],
 )
 def test_a_reply_asks_for_one_command_or_ends_the_trial(reply: str, command: str | None, last: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi.responses import JSONResponse
+
 from support.agent_http import completion, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, stage
 from support.agent_tasks import write_task
@@ -38,7 +39,9 @@ def sh(command: str) -> str:
 async def test_the_oracle_earns_the_whole_reward(tasks: Path) -> None:
     async with stage(tasks, replies("")) as server:
         answer = await server.run(agent_name="oracle")
-    assert (answer["reward"], answer["exit_status"], answer["eval_report"]) == (1.0, "Submitted", {"reward": 1.0}), answer
+    assert (answer["reward"], answer["exit_status"], answer["eval_report"]) == (1.0, "Submitted", {"reward": 1.0}), (
+        answer
+    )
     assert answer["infra_failure"] is False
     assert all(math.isfinite(value) for value in answer["agent_metrics"].values())
 
@@ -87,7 +90,11 @@ async def test_a_length_cut_ends_the_trial_after_one_request_and_runs_nothing(ta
     async with stage(tasks, replies(completion(HELLO, finish_reason="length"))) as server:
         answer = await server.run()
         assert len(server.session.requests) == 1
-    assert (answer["exit_status"], answer["reward"], answer["eval_report"]) == ("SequenceLengthLimitExceeded", 0.0, {"reward": 0.0})
+    assert (answer["exit_status"], answer["reward"], answer["eval_report"]) == (
+        "SequenceLengthLimitExceeded",
+        0.0,
+        {"reward": 0.0},
+    )
 
 
 async def test_max_seq_len_is_judged_by_the_usage_of_each_reply(tasks: Path) -> None:
@@ -104,6 +111,10 @@ async def test_a_model_that_never_ends_reaches_the_turn_limit_and_is_graded(task
     assert (answer["exit_status"], answer["reward"]) == ("TurnLimitExceeded", 1.0)
 
 
+def processes() -> str:
+    return subprocess.run(["/bin/ps", "-e", "-o", "args="], check=True, capture_output=True, text=True).stdout
+
+
 def failing(status: int, code: str) -> Any:
     return lambda _messages, _number: JSONResponse({"error": {"code": code, "message": "no"}}, status_code=status)
 
@@ -111,13 +122,20 @@ def failing(status: int, code: str) -> Any:
 @pytest.mark.parametrize(
     ("script", "status", "requests"),
     [
-        pytest.param(failing(400, "context_length_exceeded"), "SequenceLengthLimitExceeded", 1, id="a full context is the policy's end"),
+        pytest.param(
+            failing(400, "context_length_exceeded"),
+            "SequenceLengthLimitExceeded",
+            1,
+            id="a full context is the policy's end",
+        ),
         pytest.param(failing(400, "not_append_only"), "ModelEndpointFailed", 1, id="a refused history is ours"),
         pytest.param(failing(404, "unknown"), "ModelEndpointFailed", 1, id="a session that is gone is not asked twice"),
         pytest.param(failing(500, "boom"), "ModelEndpointFailed", 3, id="a failing server is asked three times"),
     ],
 )
-async def test_each_refusal_of_the_session_server_has_its_outcome(tasks: Path, script: Any, status: str, requests: int) -> None:
+async def test_each_refusal_of_the_session_server_has_its_outcome(
+    tasks: Path, script: Any, status: str, requests: int
+) -> None:
     async with stage(tasks, script) as server:
         answer = await server.run()
         assert len(server.session.requests) == requests
@@ -125,7 +143,9 @@ async def test_each_refusal_of_the_session_server_has_its_outcome(tasks: Path, s
     assert answer["infra_failure"] is (status == "ModelEndpointFailed")
 
 
-@pytest.mark.parametrize("url", ["http://169.254.169.254/v1", "file:///etc/passwd", "http://user:pw@host/v1", "http://metadata/v1", None])
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/v1", "file:///etc/passwd", "http://user:pw@host/v1", "http://metadata/v1", None]
+)
 async def test_an_address_that_is_no_session_is_never_asked(tasks: Path, url: str | None) -> None:
     async with stage(tasks, replies("")) as server:
         answer = await server.run(base_url=url)
@@ -133,13 +153,19 @@ async def test_an_address_that_is_no_session_is_never_asked(tasks: Path, url: st
 
 
 async def test_a_timed_out_agent_is_graded_and_leaves_no_process_behind(tasks: Path) -> None:
-    write_task(tasks, "leftovers", verify="ps -e -o args= >/logs/verifier/processes.txt; echo 0.5 >/logs/verifier/reward.txt")
+    write_task(
+        tasks, "leftovers", verify="ps -e -o args= >/logs/verifier/processes.txt; echo 0.5 >/logs/verifier/reward.txt"
+    )
     script = replies(sh("(sleep 4321 & setsid sleep 4322 &) ; sleep 4323"))
     budgets = replace(BUDGETS, agent_timeout_s=1)
     async with stage(tasks, script, budgets=budgets) as server:
         answer = await server.run(instance_id="leftovers")
         processes = (server.settings.trials_dir / answer["trial_name"] / "verifier" / "processes.txt").read_text()
-    assert (answer["exit_status"], answer["reward"], answer["eval_report"]) == ("TimeLimitExceeded", 0.5, {"reward": 0.5})
+    assert (answer["exit_status"], answer["reward"], answer["eval_report"]) == (
+        "TimeLimitExceeded",
+        0.5,
+        {"reward": 0.5},
+    )
     assert "sleep 432" not in processes
 
 
@@ -149,7 +175,7 @@ async def test_a_slow_command_is_killed_and_the_model_sees_124(tasks: Path) -> N
         answer = await server.run()
         assert server.session.requests[1]["messages"][-1]["content"] == "exit code 124\nbegun"
     assert answer["exit_status"] == "Submitted"
-    assert "sleep 4324" not in subprocess.run(["ps", "-e", "-o", "args="], check=True, capture_output=True, text=True).stdout  # noqa: ASYNC221, S607
+    assert "sleep 4324" not in processes()
 
 
 @pytest.mark.parametrize(
@@ -159,9 +185,15 @@ async def test_a_slow_command_is_killed_and_the_model_sees_124(tasks: Path) -> N
         pytest.param(": >/logs/verifier/reward.txt", "VerifierError", 0.0, id="an empty reward file"),
         pytest.param("echo nan >/logs/verifier/reward.txt", "VerifierError", 0.0, id="NaN"),
         pytest.param("echo 3 >/logs/verifier/reward.json", "VerifierError", 0.0, id="a scalar document"),
-        pytest.param("""echo '{"a":1,"b":0}' >/logs/verifier/reward.json""", "VerifierError", 0.0, id="several keys, none named"),
-        pytest.param("""echo '{"score":0.25}' >/logs/verifier/reward.json""", "Submitted", 0.25, id="one key of any name"),
-        pytest.param("echo 1 >/logs/verifier/reward.txt; exit 7", "Submitted", 1.0, id="the exit code of test.sh does not count"),
+        pytest.param(
+            """echo '{"a":1,"b":0}' >/logs/verifier/reward.json""", "VerifierError", 0.0, id="several keys, none named"
+        ),
+        pytest.param(
+            """echo '{"score":0.25}' >/logs/verifier/reward.json""", "Submitted", 0.25, id="one key of any name"
+        ),
+        pytest.param(
+            "echo 1 >/logs/verifier/reward.txt; exit 7", "Submitted", 1.0, id="the exit code of test.sh does not count"
+        ),
         pytest.param("sleep 4325", "VerifierError", 0.0, id="a verifier that hangs"),
     ],
 )
@@ -175,7 +207,9 @@ async def test_what_a_verifier_leaves_decides(tasks: Path, verify: str, status: 
 
 async def test_a_reward_that_the_agent_planted_is_not_taken(tasks: Path) -> None:
     write_task(tasks, "planted", verify=":")
-    plant = sh("echo 1 >/logs/verifier/reward.txt; (setsid sh -c 'while :; do echo 1 >/logs/verifier/reward.txt; done' &)")
+    plant = sh(
+        "echo 1 >/logs/verifier/reward.txt; (setsid sh -c 'while :; do echo 1 >/logs/verifier/reward.txt; done' &)"
+    )
     async with stage(tasks, replies(plant, "TASK_DONE")) as server:
         answer = await server.run(instance_id="planted")
     assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0)

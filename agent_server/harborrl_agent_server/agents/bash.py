@@ -28,7 +28,7 @@ class BashOptions(AgentOptions):
     systemPrompt: str = SYSTEM_PROMPT  # noqa: N815 - the job document's spelling
     """Empty: no system message."""
     examples: list[dict[str, Any]] = Field(default_factory=lambda: [dict(message) for message in EXAMPLES])
-    """Chat messages between the system prompt and the instruction; part of every prompt, so they cost tokens in every trial."""
+    """Chat messages between the system prompt and the instruction; they cost tokens in every trial."""
     maxTurns: int = Field(default=8, ge=1)  # noqa: N815
     """Model requests of one trial at most."""
     commandTimeoutSeconds: float = Field(default=60, gt=0)  # noqa: N815

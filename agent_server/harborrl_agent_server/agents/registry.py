@@ -18,9 +18,9 @@ class InvalidAgentError(Exception):
 
 
 def agent_config(request: RunRequest, settings: Settings) -> AgentConfig:
-    """Harbor's agent config for a request; raises `InvalidAgentError` or `EndpointRefusedError` with a message for the user.
+    """Harbor's agent config for a request; raises `InvalidAgentError` or `EndpointRefusedError`, both for the user.
 
-    Neither key nor name of the model goes through Harbor's own fields: they would load its model library, six seconds and 170 MB.
+    The model's name goes past Harbor's own field, which would load its model library: six seconds and 170 MB.
     """
     name = request.agent_name or settings.agent_name
     timeouts: dict[str, Any] = {

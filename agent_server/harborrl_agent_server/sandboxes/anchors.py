@@ -1,6 +1,6 @@
 """Anchors: ConfigMaps that own the sandboxes, because an owner reference cannot cross namespaces.
 
-One a job and, below it, one a server pod: deleting the job's removes everything, deleting the pod's only what that pod made.
+One a job and, below it, one a server pod: deleting the job's removes everything, the pod's only what that pod made.
 """
 
 import logging
@@ -60,7 +60,7 @@ class Anchors:
         except KubeError as error:
             if error.status != 409:
                 raise StartupError(
-                    f"cannot create ConfigMap {name} in the sandbox namespace: {error}; check namespace and RBAC of the chart"
+                    f"cannot create ConfigMap {name}: {error}; check the sandbox namespace and the chart's RBAC"
                 ) from error
             made = await self._cluster.request("GET", f"{self._path}/{name}")
         except KubeUnreachableError as error:
@@ -68,7 +68,7 @@ class Anchors:
         return Anchor(name, made["metadata"]["uid"])
 
     async def remove(self) -> None:
-        """At the end: the job's anchor if the job is gone, else this pod's own. Garbage collection removes what they own."""
+        """The job's anchor if the job is gone, else this pod's own. Garbage collection removes what they own."""
         target = self._job_anchor if self._job_anchor and await self._job_is_gone() else self.own
         if target is None:
             return

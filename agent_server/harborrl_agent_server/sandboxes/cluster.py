@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -16,8 +16,6 @@ WATCH_SECONDS = 240
 """The server ends a watch after this long; silence for longer means that the connection is dead."""
 PING_SECONDS = 20.0
 """Between WebSocket pings: load balancers cut connections that say nothing (60 s is common)."""
-
-IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 Query = Sequence[tuple[str, str]]
 
@@ -49,7 +47,7 @@ class Cluster:
     async def connect(cls) -> "Cluster":
         """In a pod the pod's own account, elsewhere KUBECONFIG or ~/.kube/config."""
         configuration = client.Configuration()
-        if IN_CLUSTER_TOKEN.exists():
+        if os.environ.get("KUBERNETES_SERVICE_HOST"):
             config.load_incluster_config(client_configuration=configuration)
         else:
             await config.load_kube_config(client_configuration=configuration)
@@ -101,7 +99,7 @@ class Cluster:
     async def exec_socket(
         self, namespace: str, pod: str, argv: Sequence[str], *, stdin: bool, protocol: str
     ) -> aiohttp.ClientWebSocketResponse:
-        """An open exec connection that speaks `protocol`; raises `aiohttp.WSServerHandshakeError` when it is refused."""
+        """An open exec connection that speaks `protocol`; raises aiohttp's errors when it is refused."""
         flags = [("stdin", "true")] if stdin else []
         query = [
             ("container", "main"),
@@ -123,7 +121,7 @@ class Cluster:
         return socket
 
     async def _send(
-        self, method: str, path: str, query: Query, body: dict[str, Any] | None, timeout: aiohttp.ClientTimeout
+        self, method: str, path: str, query: Query, body: dict[str, Any] | None, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         verb, url, headers, content, _ = await self._plain.param_serialize(
             method,
@@ -133,7 +131,7 @@ class Cluster:
             body=body,
             auth_settings=["BearerToken"],
         )
-        answer = await self._plain.call_api(verb, url, headers, content, _request_timeout=timeout)
+        answer = await self._plain.call_api(verb, url, headers, content, _request_timeout=limits)
         response: aiohttp.ClientResponse = answer.response
         return response
 

@@ -20,9 +20,9 @@ class Images(BaseModel):
     model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
     map: dict[str, str] = Field(default_factory=dict)
-    """Task directory name, or the image that a task names, to the image to run: for tasks that name none, and for mirrors."""
+    """From a task directory's name, or the image that a task names, to the image to run."""
     template: str | None = None
-    """Image of every other task: `{task}` is its directory name, `{hash}` the content hash of its environment folder."""
+    """Image of every other task: `{task}` is its directory's name, `{hash}` its environment's content hash."""
     pull_secrets: list[str] = Field(default_factory=list)
     """Secrets of the sandbox namespace."""
 
@@ -69,7 +69,7 @@ def image_of(
         return fallback
     raise SandboxStartError(
         "NoImage",
-        f"task {names[0]} names no docker_image; set it in task.toml, or agentServer.sandbox.images.map or .template, or --sandbox-image",
+        f"task {names[0]} names no docker_image; set it in task.toml, agentServer.sandbox.images or --sandbox-image",
     )
 
 
@@ -89,7 +89,7 @@ def resources_of(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, di
         if name in own and quantity(own[name]) > quantity(str(ceiling)):
             raise SandboxStartError(
                 "ResourcesRefused",
-                f"the task asks for {name} {own[name]}, agentServer.sandbox.limits allows {ceiling}; lower one or raise the other",
+                f"the task asks for {name} {own[name]}, agentServer.sandbox.limits allows {ceiling}; change one",
             )
     if task.gpus:
         limits["nvidia.com/gpu"] = str(task.gpus)

@@ -58,6 +58,8 @@ class KubernetesProvider:
         self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
         self.exec_protocols = [wire.V5, wire.V4]
         """Tried in this order until one has worked; servers before Kubernetes 1.30 know only v4."""
+        self.pull_grace_s = PULL_GRACE_SECONDS
+        self.quota_grace_s = QUOTA_GRACE_SECONDS
         self._cluster: Cluster | None = None
         self._watch: PodWatch | None = None
         self._anchors: Anchors | None = None
@@ -120,12 +122,13 @@ class KubernetesProvider:
             await self._anchors.remove()
         if self._cluster is not None:
             await self._cluster.close()
+        self._watch = self._anchors = self._cluster = None
 
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=f"{KubernetesSandbox.__module__}:{KubernetesSandbox.__qualname__}")
 
     async def delete_pod(self, name: str, uid: str | None) -> None:
-        """A pod that cannot be deleted is left to its deadline and the operator's sweeper; the trial does not wait for it."""
+        """A pod that cannot be deleted is left to its deadline and the operator's sweeper; no trial waits for it."""
         try:
             await settled(self.cluster, f"{self.pods_path}/{name}", uid)
         except (KubeError, KubeUnreachableError) as error:
@@ -197,7 +200,7 @@ class KubernetesSandbox(ShellSandbox):
     async def _create(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create the pod; busy answers and full quotas are asked again, within the start budget and the quota grace."""
         loop = asyncio.get_running_loop()
-        patience = loop.time() + QUOTA_GRACE_SECONDS
+        patience = loop.time() + self.provider.quota_grace_s
         while True:
             try:
                 return await self.provider.cluster.request("POST", self.provider.pods_path, body=manifest)
@@ -216,25 +219,21 @@ class KubernetesSandbox(ShellSandbox):
             await asyncio.sleep(CREATE_PAUSE_SECONDS)
 
     async def _until_ready(self, view: PodView, seen: list[Verdict]) -> None:
+        """Returns when the container runs; `seen` ends with the newest verdict, for whoever cuts the wait short."""
         loop = asyncio.get_running_loop()
-        trouble_since: float | None = None
+        patience: float | None = None
         while True:
             change = asyncio.ensure_future(view.change())
             try:
-                verdict = judge(view.pod) if view.pod else seen[-1]
-                seen.append(Verdict(State.FAILED, "Deleted", "somebody deleted the pod") if view.gone else verdict)
-                if seen[-1].state is State.READY:
+                seen.append(judge(view.pod, gone=view.gone) if view.pod else seen[-1])
+                last = seen[-1]
+                if last.state is State.READY:
                     return
-                if seen[-1].state is State.TROUBLED:
-                    trouble_since = trouble_since or loop.time()
-                spent = trouble_since is not None and loop.time() - trouble_since >= PULL_GRACE_SECONDS
-                if seen[-1].state is State.FAILED or spent:
-                    last = seen[-1]
+                if last.state is State.TROUBLED and patience is None:
+                    patience = loop.time() + self.provider.pull_grace_s
+                if last.state is State.FAILED or (patience is not None and loop.time() >= patience):
                     raise SandboxStartError(last.reason, f"{last.message}; {advice(last)}")
-                await asyncio.wait(
-                    {change},
-                    timeout=None if trouble_since is None else trouble_since + PULL_GRACE_SECONDS - loop.time(),
-                )
+                await asyncio.wait({change}, timeout=None if patience is None else patience - loop.time())
             finally:
                 change.cancel()
 
@@ -279,7 +278,7 @@ class KubernetesSandbox(ShellSandbox):
             raise SandboxTransportError(f"exec in {self.name}: {type(error).__name__}: {error}") from error
 
     async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> tuple[aiohttp.ClientWebSocketResponse, str]:
-        """An open connection and the protocol it speaks. A refused handshake has run nothing, so it may be tried again."""
+        """An open connection and its protocol. A refused handshake has run nothing, so it may be tried again."""
         provider = self.provider
         refusal: Exception = SandboxTransportError("not tried")
         for attempt in range(CONNECT_ATTEMPTS):
@@ -336,10 +335,7 @@ async def lost(view: PodView) -> Verdict:
     while True:
         change = asyncio.ensure_future(view.change())
         try:
-            verdict = judge(view.pod) if view.pod else Verdict(State.PENDING)
-            if view.gone and verdict.state is not State.FAILED:
-                return Verdict(State.FAILED, "Deleted", "the pod is gone")
-            if verdict.state is State.FAILED:
+            if view.pod and (verdict := judge(view.pod, gone=view.gone)).state is State.FAILED:
                 return verdict
             await change
         finally:

@@ -1,6 +1,6 @@
 """A sandbox of Linux namespaces on this machine, for tests and development without a cluster. Not a security boundary.
 
-Its own mounts (a throw-away layer over this machine's files), processes and host name; the network only when the task refuses it.
+Its own mounts (a throw-away layer over this machine's files), processes, host name; no network if the task wants none.
 Needs root. Everything dies with its first process, and that dies with this server.
 """
 
@@ -44,7 +44,7 @@ cd /
 echo ready
 exec /bin/sh -c "{commands.IDLE.replace("$", chr(92) + "$")}"
 """
-"""$1: an empty directory; $2: how much may be written. The upper layer lives in memory, so that overlay never stacks on overlay."""
+"""$1: an empty directory; $2: how much may be written. The upper layer is in memory: overlay cannot lie on overlay."""
 
 
 class LocalSandbox(ShellSandbox):
@@ -124,6 +124,11 @@ class LocalSandbox(ShellSandbox):
             raise SandboxTransportError(f"the way into the sandbox was cut by signal {-code}")
         return code
 
+    async def holder_ended(self) -> None:
+        """Returns when the sandbox's first process is gone."""
+        if self._holder is not None:
+            await self._holder.wait()
+
     @override
     async def destroy(self) -> None:
         if self._holder is not None and self._holder.returncode is None:
@@ -152,7 +157,7 @@ class LocalProvider:
         if probe.returncode:
             reason = said.decode(errors="replace").strip()
             raise StartupError(
-                f"--sandbox local is refused here ({reason}): run as root with Linux namespaces, or use --sandbox kubernetes"
+                f"--sandbox local is refused here ({reason}): run as root with namespaces, or use --sandbox kubernetes"
             )
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.settings import JobIdentity
 
 CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
-"""What a root shell needs to write anywhere, change owners and end other users' processes: all within Pod Security `baseline`."""
+"""For a root shell to write anywhere, change owners and end any process; all within Pod Security `baseline`."""
 
 FATAL_WAITS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Waiting reasons that time does not heal."""
@@ -49,7 +49,7 @@ class Verdict:
     """Killed for what it used: memory or ephemeral storage."""
 
 
-def judge(pod: dict[str, Any]) -> Verdict:
+def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR0911 - a table
     """What a pod's status says about the sandbox; the first line that applies decides."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
@@ -59,11 +59,11 @@ def judge(pod: dict[str, Any]) -> Verdict:
     ended = (container.get("state") or {}).get("terminated")
     if ended:
         reason = ended.get("reason") or "Terminated"
-        text = f"the container ended with {reason}, exit code {ended.get('exitCode')}. {ended.get('message') or ''}".strip()
+        text = f"the container ended with exit code {ended.get('exitCode')}. {ended.get('message') or ''}".strip()
         return Verdict(State.FAILED, reason, text, own_limits=reason == "OOMKilled")
     if status.get("phase") in {"Failed", "Succeeded"}:
         return Verdict(State.FAILED, status.get("reason") or status["phase"], status.get("message") or "the pod ended")
-    if pod["metadata"].get("deletionTimestamp"):
+    if gone or pod["metadata"].get("deletionTimestamp"):
         return Verdict(State.FAILED, "Deleted", "somebody deleted the pod")
     if (container.get("state") or {}).get("running"):
         return Verdict(State.READY)
@@ -107,8 +107,10 @@ def sandbox_pod(
     life_s: float,
     config: SandboxConfig,
 ) -> dict[str, Any]:
-    """The manifest. Root inside the container, as task images and verifiers expect, and nothing of the cluster: no token, no service
-    variables, no new privileges, only `CAPABILITIES`. The kubelet ends it after `life_s` even when every server of ours is dead.
+    """Root inside the container, as task images and verifiers expect, and nothing of the cluster.
+
+    No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s`
+    even when every server of ours is dead.
     """
     container = {
         "name": "main",
@@ -130,7 +132,6 @@ def sandbox_pod(
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(life_s),
         "terminationGracePeriodSeconds": 1,
-        "automountServiceAccountToken": False,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "nodeSelector": config.node_selector,

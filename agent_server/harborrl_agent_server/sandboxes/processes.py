@@ -1,7 +1,7 @@
 """A local process whose end is its own end.
 
-asyncio's `Process.wait()` returns only when its pipes are closed too, so a background child that keeps one open would hold its parent's
-exit code back. Here the exit counts, and output is read for a moment longer.
+asyncio's `Process.wait()` returns only when the pipes are closed too: a background child that keeps one open would hold
+the exit code back. Here the exit counts, and output is read for a moment longer.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ class TransferTooLargeError(Exception):
 
 
 class Capture:
-    """Keeps the first and the last half of `limit` bytes, so that neither the beginning nor the verdict of a long output is lost."""
+    """Keeps the first and the last half of `limit` bytes: neither beginning nor verdict of a long output is lost."""
 
     def __init__(self, limit: int) -> None:
         self._half = max(limit // 2, 1)
