@@ -37,7 +37,9 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
-        async with httpx.AsyncClient(timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None)) as model_client:
+        async with httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
+        ) as model_client:
             app.state.runs = Runs(settings, provider, model_client, metrics)
             lag = asyncio.ensure_future(metrics.watch_loop())
             try:
@@ -46,7 +48,14 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
                 lag.cancel()
                 await app.state.runs.stop(settings.grace_s)
 
-    app = FastAPI(title="HarborRL agent server", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="HarborRL agent server",
+        version=VERSION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
 
     @app.post("/run")
     async def run(request: Request) -> RunResponse:
@@ -109,7 +118,9 @@ async def body_of(request: Request) -> bytes:
         async for chunk in request.stream():
             body += chunk
             if len(body) > BODY_LIMIT:
-                raise HTTPException(413, f"the body is larger than {BODY_LIMIT} bytes; send fewer columns of the data set")
+                raise HTTPException(
+                    413, f"the body is larger than {BODY_LIMIT} bytes; send fewer columns of the data set"
+                )
     except ClientDisconnect as error:
         raise HTTPException(400, "the client left before its body was complete") from error
     return bytes(body)

@@ -28,7 +28,7 @@ class ExitStatus(StrEnum):
 
 
 class RunRequest(BaseModel):
-    """One trial. Every further key is a column of the data set: it may be large or hold the gold patch, so it is dropped here."""
+    """One trial. Further keys are columns of the data set: large, or the gold patch, so they are dropped here."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

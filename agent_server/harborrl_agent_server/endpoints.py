@@ -24,7 +24,9 @@ def checked_endpoint(base_url: str | None) -> str:
     if parts.username or parts.password:
         raise EndpointRefusedError("base_url carries credentials; send api_key instead")
     if host in METADATA_HOSTS or is_link_local(host):
-        raise EndpointRefusedError(f"base_url host {host}: link-local and metadata addresses are never a model endpoint")
+        raise EndpointRefusedError(
+            f"base_url host {host}: link-local and metadata addresses are never a model endpoint"
+        )
     return base_url.rstrip("/")
 
 

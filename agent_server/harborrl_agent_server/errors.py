@@ -1,7 +1,7 @@
 """Errors of a trial, named after the boundary that broke.
 
-None of them is a `TimeoutError`: Harbor relabels every `TimeoutError` that crosses an environment or an agent as a time-out
-of the phase. What each means for the sample is decided in `outcomes`, by class name, because that is what Harbor records.
+None of them is a `TimeoutError`: Harbor takes every one that crosses an environment or an agent for a time-out of the
+phase. What each means for the sample is decided in `outcomes`, by class name, because that is what Harbor records.
 """
 
 from harbor.models.trial.error_policy import ErrorPolicyOverride

@@ -15,12 +15,18 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.trials = Counter("harborrl_agent_trials", "Trials that ended", ["outcome"], registry=self.registry)
-        self.phases = Histogram("harborrl_agent_phase_seconds", "Seconds of a phase", ["phase"], buckets=SECONDS, registry=self.registry)
+        self.phases = Histogram(
+            "harborrl_agent_phase_seconds", "Seconds of a phase", ["phase"], buckets=SECONDS, registry=self.registry
+        )
         self.in_flight = Gauge("harborrl_agent_in_flight", "Trials that hold a slot", registry=self.registry)
         self.queued = Gauge("harborrl_agent_queued", "Trials that wait for a slot", registry=self.registry)
         self.capacity = Gauge("harborrl_agent_capacity", "Slots", registry=self.registry)
-        self.leaked = Counter("harborrl_agent_leaked_trials", "Trials whose teardown never ended", registry=self.registry)
-        self.loop_lag = Gauge("harborrl_agent_loop_lag_seconds", "How late the event loop woke up last", registry=self.registry)
+        self.leaked = Counter(
+            "harborrl_agent_leaked_trials", "Trials whose teardown never ended", registry=self.registry
+        )
+        self.loop_lag = Gauge(
+            "harborrl_agent_loop_lag_seconds", "How late the event loop woke up last", registry=self.registry
+        )
 
     def observe(self, answer: RunResponse) -> None:
         self.trials.labels(answer.exit_status).inc()

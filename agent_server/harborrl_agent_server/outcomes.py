@@ -63,13 +63,16 @@ class RewardError(ValueError):
 ZERO = {"reward": 0.0}
 
 
-def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:
+def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa: PLR0911 - a table
     """The verdict on a trial; the first line that applies decides."""
     why = f"{seen.exception}: {seen.message}" if seen.exception else None
     if seen.cause in {Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN}:
         return Verdict(ExitStatus.ABORTED, message=f"cancelled: {seen.cause}")
     if seen.cause is Cause.OVERRUN:
-        return Verdict(ExitStatus.SERVER_ERROR, message="the trial outlived all its budgets and was removed; look at the server's log")
+        return Verdict(
+            ExitStatus.SERVER_ERROR,
+            message="the trial outlived all its budgets and was removed; look at the server's log",
+        )
     if seen.fault == "SandboxResourceError":
         return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)
     if not seen.agent_started:
@@ -98,7 +101,9 @@ def graded(seen: Evidence, *, reward_key: str | None) -> Verdict:
             return Verdict(seen.agent_end or ExitStatus.SUBMITTED, reward=reward, eval_report=report, warnings=late)
         return Verdict(ExitStatus.AGENT_ERROR, reward=reward, eval_report=report, message=why)
     if seen.verifier_started:
-        return Verdict(ExitStatus.VERIFIER_ERROR, eval_report=dict(ZERO), message=why or "the verifier reported nothing")
+        return Verdict(
+            ExitStatus.VERIFIER_ERROR, eval_report=dict(ZERO), message=why or "the verifier reported nothing"
+        )
     return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=why)
 
 
@@ -110,5 +115,7 @@ def reward_from(rewards: Mapping[str, float], reward_key: str | None) -> tuple[f
         raise RewardError(f"the verifier reported no finite number for {', '.join(broken)}")
     key = reward_key or ("reward" if "reward" in report else next(iter(report), None) if len(report) == 1 else None)
     if key is None or key not in report:
-        raise RewardError(f"the verifier reported {', '.join(report) or 'nothing'}; name the reward with --reward-key (job: rewardKey)")
+        raise RewardError(
+            f"the verifier reported {', '.join(report) or 'nothing'}; choose with --reward-key (job: rewardKey)"
+        )
     return report[key], report

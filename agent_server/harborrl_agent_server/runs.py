@@ -1,4 +1,4 @@
-"""The life of a run: registered, queued, running, over. The first cause that ends it wins, and its teardown is nobody's caller's."""
+"""The life of a run: registered, queued, running, over. The first cause to end it wins; no caller owns the teardown."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ FLUSH_WAIT_SECONDS = 10.0
 """How long `/flush` waits for cancelled trials before it counts them as pending."""
 
 FORCE_SECONDS = 30.0
-"""After the cleanup budget: how long a sandbox removed behind Harbor's back may take before its slot is freed anyway."""
+"""After the cleanup budget: how long a sandbox removed behind Harbor's back may hold its slot."""
 
 REFUSALS: dict[type[Exception], ExitStatus] = {
     InvalidInstanceIdError: ExitStatus.INVALID_INSTANCE_ID,
@@ -112,7 +112,14 @@ class Runs:
         self.metrics.observe(answer)
         if run.trial is not None:
             run.trial.write_record(run.request, answer.model_dump(mode="json"))
-        LOG.info("run %d %s: %s reward %s %s", run.number, run.request.instance_id, answer.exit_status, answer.reward, answer.message or "")
+        LOG.info(
+            "run %d %s: %s reward %s %s",
+            run.number,
+            run.request.instance_id,
+            answer.exit_status,
+            answer.reward,
+            answer.message or "",
+        )
         return answer
 
     async def _answer(self, run: Run) -> RunResponse:
@@ -169,7 +176,7 @@ class Runs:
             need = self.settings.budgets.total()
             answer = refusal(
                 ExitStatus.QUEUE_TIMEOUT,
-                f"no slot in {waited:.0f} s, and a trial may take {need:.0f} s of the {run.request.deadline_s:.0f} s that the client waits; "
+                f"no slot in {waited:.0f} s; a trial takes up to {need:.0f} s, the client waits {run.request.deadline_s:.0f}; "
                 "raise --max-concurrent, send fewer trials at once, or wait longer",
             )
         answer.phase_seconds["queue"] = round(waited, 3)
@@ -180,15 +187,22 @@ class Runs:
         budgets = self.settings.budgets
         task = keep(trial.run())
         cancelled = asyncio.ensure_future(run.cancellation())
-        await asyncio.wait({task, cancelled}, timeout=budgets.total() + budgets.cleanup_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {task, cancelled}, timeout=budgets.total() + budgets.cleanup_s, return_when=asyncio.FIRST_COMPLETED
+        )
         cancelled.cancel()
         if task.done():
+            task.result()
             return
         run.cancel(Cause.OVERRUN)
         task.cancel()
         await asyncio.wait({task}, timeout=budgets.cleanup_s)
         if not task.done():
-            LOG.warning("trial %s: teardown takes longer than %.0f s; removing its sandbox by force", trial.name, budgets.cleanup_s)
+            LOG.warning(
+                "trial %s: teardown takes longer than %.0f s; removing its sandbox by force",
+                trial.name,
+                budgets.cleanup_s,
+            )
             await finish(trial.destroy_sandboxes(), FORCE_SECONDS)
             await asyncio.wait({task}, timeout=1)
         if not task.done():
@@ -209,7 +223,7 @@ class Runs:
         return answer
 
     async def flush(self, ids: Iterable[str], wait_s: float = FLUSH_WAIT_SECONDS) -> FlushResponse:
-        """Cancel every run of the named training sessions. The names stay usable: over-sampling aborts happen every step."""
+        """Cancel every run of the named sessions. The names stay usable: over-sampling aborts happen every step."""
         wanted = set(ids)
         hit = [run for run in self.live if run.request.session_server_instance_id in wanted]
         for run in hit:

@@ -1,4 +1,4 @@
-"""What the parts of one trial share although Harbor constructs them: carried by a context variable, never by config files."""
+"""What the parts of one trial share although Harbor constructs them: carried by a context variable, not by files."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field

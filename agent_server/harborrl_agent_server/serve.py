@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from typing import override
 
 import uvicorn
 from fastapi import FastAPI
@@ -27,9 +28,10 @@ CLOSE_SECONDS = 3
 
 def ladder(budgets: Budgets) -> str:
     return (
-        f"a trial may take {budgets.total():.0f} s after it got its slot: start {budgets.environment_start_s:.0f} + "
-        f"setup {budgets.agent_setup_s:.0f} + agent {budgets.agent_timeout_s:.0f} + verifier {budgets.verifier_s:.0f} + "
-        f"cleanup {budgets.cleanup_s:.0f}; the client's AGENT_TRIAL_TIMEOUT must be above that"
+        f"a trial may take {budgets.total():.0f} s after it got its slot: "
+        f"start {budgets.environment_start_s:.0f} + "
+        f"setup {budgets.agent_setup_s:.0f} + agent {budgets.agent_timeout_s:.0f} + "
+        f"verifier {budgets.verifier_s:.0f} + cleanup {budgets.cleanup_s:.0f}; the client's AGENT_TRIAL_TIMEOUT must be above that"
     )
 
 
@@ -47,6 +49,7 @@ def provider_for(settings: Settings) -> SandboxProvider:
 class Server(uvicorn.Server):
     """uvicorn waits for open requests before it stops anything; ours last hours, so we end them first."""
 
+    @override
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -65,7 +68,12 @@ async def serve(settings: Settings, provider: SandboxProvider) -> None:
 async def listen(app: FastAPI, settings: Settings) -> None:
     """Serve until a signal, then end every run before the last connection is closed."""
     config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, lifespan="on"
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        timeout_graceful_shutdown=CLOSE_SECONDS,
+        lifespan="on",
     )
     server = Server(config)
     stopping = asyncio.Event()
@@ -73,6 +81,7 @@ async def listen(app: FastAPI, settings: Settings) -> None:
     for sign in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sign, stopping.set)
     serving = asyncio.ensure_future(server.serve())
+    await announced(server, serving)
     told = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
@@ -85,11 +94,27 @@ async def listen(app: FastAPI, settings: Settings) -> None:
         raise StartupError(f"the server did not start on {settings.host}:{settings.port}; the reason is logged above")
 
 
+async def announced(server: Server, serving: asyncio.Future[None]) -> None:
+    """Log the address once it is real; with `--port 0` only the log tells it."""
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.02)
+    if server.started:
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        LOG.info("listening on http://%s:%d", host, port)
+
+
 def run(settings: Settings) -> int:
     os.environ.update(QUIET)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("harbor.utils.logger").propagate = False  # every trial has its own trial.log
     LOG.info("%s", ladder(settings.budgets))
-    LOG.info("%d slots, %s sandboxes, tasks in %s, trials in %s", settings.max_concurrent, settings.sandbox, settings.tasks_dir, settings.trials_dir)
+    LOG.info(
+        "%d slots, %s sandboxes, tasks in %s, trials in %s",
+        settings.max_concurrent,
+        settings.sandbox,
+        settings.tasks_dir,
+        settings.trials_dir,
+    )
     asyncio.run(serve(settings, provider_for(settings)))
     return 0

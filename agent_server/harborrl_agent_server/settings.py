@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
 def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings of a command line and an environment.
 
-    Raises `StartupError` with one line for the first thing that is wrong; argparse itself ends the process on an unknown flag.
+    Raises `StartupError` with one line for the first thing that is wrong; argparse itself exits on an unknown flag.
     """
     args = parser().parse_args(argv)
     tasks = environ.get("HARBOR_TASKS_DIR", "")
@@ -132,7 +132,9 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         pod_name=environ.get("POD_NAME") or socket.gethostname(),
     )
     if args.dashboard_port:
-        raise StartupError(f"--dashboard-port {args.dashboard_port}: there is no dashboard; use 0, and read GET /metrics")
+        raise StartupError(
+            f"--dashboard-port {args.dashboard_port}: there is no dashboard; use 0, and read GET /metrics"
+        )
     check(settings)
     return settings
 
@@ -141,7 +143,9 @@ def check(settings: Settings) -> None:
     if settings.sandbox not in SANDBOX_KINDS:
         raise StartupError(f"--sandbox {settings.sandbox}: unknown kind; one of {', '.join(SANDBOX_KINDS)}")
     if not settings.tasks_dir.is_dir():
-        raise StartupError(f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path")
+        raise StartupError(
+            f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path"
+        )
     if settings.max_concurrent < 1:
         raise StartupError(f"--max-concurrent {settings.max_concurrent}: at least 1")
     short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]

@@ -17,11 +17,11 @@ class TaskNotFoundError(Exception):
 def task_directory(tasks_dir: Path, instance_id: str) -> Path:
     """The resolved task directory of an id; data sets that capitalise ids find their lower-case directory.
 
-    A symlink that leads out of the tasks folder is refused: whoever can write there could otherwise show any file to a sandbox.
+    A symlink that leads out of the tasks folder is refused: its author could show any file of ours to a sandbox.
     """
     if not INSTANCE_ID.fullmatch(instance_id):
         raise InvalidInstanceIdError(
-            f"instance_id {instance_id[:80]!r}: only letters, digits, '.', '_' and '-', at most 128 of them; correct the data set row"
+            f"instance_id {instance_id[:80]!r}: letters, digits, '.', '_', '-', at most 128; correct the data set row"
         )
     root = tasks_dir.resolve()
     for name in dict.fromkeys((instance_id, instance_id.lower())):
@@ -29,8 +29,14 @@ def task_directory(tasks_dir: Path, instance_id: str) -> Path:
         if not candidate.is_dir():
             continue
         if candidate == root or not candidate.is_relative_to(root):
-            raise InvalidInstanceIdError(f"instance_id {instance_id!r} leads out of {root}; replace the link by a real directory")
+            raise InvalidInstanceIdError(
+                f"instance_id {instance_id!r} leads out of {root}; replace the link by a real directory"
+            )
         if not (candidate / "task.toml").is_file():
-            raise TaskNotFoundError(f"{candidate} has no task.toml: a Harbor task needs task.toml, instruction.md and tests/test.sh")
+            raise TaskNotFoundError(
+                f"{candidate} has no task.toml: a Harbor task needs task.toml, instruction.md and tests/test.sh"
+            )
         return candidate
-    raise TaskNotFoundError(f"no directory {instance_id!r} in {root}: correct instance_id, or mount the volume that holds the task")
+    raise TaskNotFoundError(
+        f"no directory {instance_id!r} in {root}: correct instance_id, or mount the volume that holds the task"
+    )

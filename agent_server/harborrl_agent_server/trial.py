@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,9 @@ class TrialRun:
         model_client: httpx.AsyncClient,
     ) -> "TrialRun":
         """Build Harbor's trial in the current context; raises `BadTaskError` for what Harbor refuses about the task."""
-        scope = TrialScope(run_id=uuid4().hex[:12], provider=provider, model_client=model_client, api_key=request.api_key)
+        scope = TrialScope(
+            run_id=uuid4().hex[:12], provider=provider, model_client=model_client, api_key=request.api_key
+        )
         CURRENT.set(scope)
         config = TrialConfig(
             task=TaskConfig(path=task_dir),
@@ -65,7 +68,9 @@ class TrialRun:
             trial = await Trial.create(config)
         except Exception as error:
             forget_loggers(config.trial_name)
-            raise BadTaskError(f"Harbor refuses the task {task_dir.name}: {type(error).__name__}: {str(error)[:500]}") from error
+            raise BadTaskError(
+                f"Harbor refuses the task {task_dir.name}: {type(error).__name__}: {str(error)[:500]}"
+            ) from error
         return cls(trial, scope)
 
     @property
@@ -107,18 +112,19 @@ class TrialRun:
 
     def evidence(self, cause: Cause | None, *, agent_timeout_s: float) -> Evidence:
         fault = self.scope.fault
-        common = {
-            "cause": cause,
-            "fault": type(fault).__name__ if fault else None,
-            "fault_message": str(fault) if fault else "",
-            "agent_end": ExitStatus(self.scope.progress["end"]) if "end" in self.scope.progress else None,
-        }
+        seen = Evidence(
+            cause=cause,
+            fault=type(fault).__name__ if fault else None,
+            fault_message=str(fault) if fault else "",
+            agent_started=self.phase != "start",
+            agent_end=ExitStatus(self.scope.progress["end"]) if "end" in self.scope.progress else None,
+        )
         result = self.result
         if result is None:
-            return Evidence(**common, agent_started=self.phase != "start")
+            return seen
         ended = result.exception_info
-        return Evidence(
-            **common,
+        return replace(
+            seen,
             exception=ended.exception_type if ended else None,
             message=ended.exception_message[:1000] if ended else "",
             agent_started=result.agent_execution is not None,
@@ -144,7 +150,9 @@ class TrialRun:
         """What the agent measured, and the phases under the names that trainers aggregate."""
         measured = {key: float(value) for key, value in self.scope.progress.items() if isinstance(value, int | float)}
         phases = self.phase_seconds()
-        measured |= {key: phases[phase] for key, phase in (("agent_run_time", "run"), ("eval_time", "verify")) if phase in phases}
+        measured |= {
+            key: phases[phase] for key, phase in (("agent_run_time", "run"), ("eval_time", "verify")) if phase in phases
+        }
         return {key: round(value, 6) for key, value in measured.items()}
 
     def write_record(self, request: RunRequest, answer: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, override
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 class Quiet(uvicorn.Server):
     """Leaves the test runner's signal handlers alone."""
 
+    @override
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
@@ -49,7 +50,7 @@ class SessionServer:
         self.app.post("/sessions/{session}/v1/chat/completions", response_model=None)(self.complete)
 
     async def complete(self, session: str, request: Request) -> Response:
-        body = await request.json()
+        body = {**await request.json(), "session": session}
         self.requests.append(body)
         answer = self.script(body["messages"], len(self.requests) - 1)
         if asyncio.iscoroutine(answer):
@@ -65,3 +66,10 @@ def completion(text: str, *, finish_reason: str = "stop", total_tokens: int = 10
 
 def replies(*texts: Any) -> Script:
     return lambda _, number: texts[min(number, len(texts) - 1)]
+
+
+async def eventually(holds: Callable[[], bool], *, limit_s: float = 10) -> None:
+    """Returns as soon as something outside this loop's knowledge is so; fails when it never is."""
+    async with asyncio.timeout(limit_s):
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
+            await asyncio.sleep(0.01)

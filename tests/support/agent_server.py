@@ -4,17 +4,24 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, override
 
 import httpx
+import pytest
 from harbor.models.trial.config import EnvironmentConfig
+
 from harborrl_agent_server.app import create_app
 from harborrl_agent_server.runs import Runs
 from harborrl_agent_server.sandboxes.local import LocalProvider
 from harborrl_agent_server.scope import SandboxProvider
 from harborrl_agent_server.settings import Budgets, Settings
-
 from support.agent_http import Script, SessionServer, serving
+
+MARKS = [
+    pytest.mark.namespaces,
+    # Harbor warns of its own use of it
+    pytest.mark.filterwarnings("ignore:Task.checksum will be deprecated:DeprecationWarning"),
+]
 
 BUDGETS = Budgets(environment_start_s=20, agent_setup_s=10, agent_timeout_s=30, verifier_s=20, cleanup_s=5)
 
@@ -25,6 +32,7 @@ class CustomProvider(LocalProvider):
     def __init__(self, import_path: str) -> None:
         self.import_path = import_path
 
+    @override
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=self.import_path)
 
@@ -67,7 +75,14 @@ async def stage(
     tasks: Path, script: Script, *, provider: SandboxProvider | None = None, budgets: Budgets = BUDGETS, **changes: Any
 ) -> AsyncIterator[Stage]:
     settings = replace(
-        Settings(tasks_dir=tasks, trials_dir=tasks.parent / "trials", sandbox="local", budgets=budgets, grace_s=10, allow_oracle=True),
+        Settings(
+            tasks_dir=tasks,
+            trials_dir=tasks.parent / "trials",
+            sandbox="local",
+            budgets=budgets,
+            grace_s=10,
+            allow_oracle=True,
+        ),
         **changes,
     )
     provider = provider or LocalProvider()

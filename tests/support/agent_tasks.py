@@ -3,7 +3,8 @@
 import stat
 from pathlib import Path
 
-GREETING = 'got=$(cat /app/greeting.txt 2>/dev/null); [ "$got" = hello ] && echo 1 >/logs/verifier/reward.txt || echo 0 >/logs/verifier/reward.txt'
+GREETING = """got=$(cat /app/greeting.txt 2>/dev/null)
+if [ "$got" = hello ]; then echo 1; else echo 0; fi >/logs/verifier/reward.txt"""
 
 
 def write_task(

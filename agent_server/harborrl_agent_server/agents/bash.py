@@ -28,7 +28,7 @@ class BashOptions(AgentOptions):
     systemPrompt: str = SYSTEM_PROMPT  # noqa: N815 - the job document's spelling
     """Empty: no system message."""
     examples: list[dict[str, Any]] = Field(default_factory=lambda: [dict(message) for message in EXAMPLES])
-    """Chat messages between the system prompt and the instruction; part of every prompt, so they cost tokens in every trial."""
+    """Chat messages between the system prompt and the instruction; they cost tokens in every trial."""
     maxTurns: int = Field(default=8, ge=1)  # noqa: N815
     """Model requests of one trial at most."""
     commandTimeoutSeconds: float = Field(default=60, gt=0)  # noqa: N815
@@ -116,7 +116,10 @@ class Episode:
         body = {**self.options.sampling_params, "model": self.options.model, "messages": self.messages}
         try:
             reply = await complete(
-                self.scope.model_client, f"{self.options.session_url}/chat/completions", body, api_key=self.scope.api_key
+                self.scope.model_client,
+                f"{self.options.session_url}/chat/completions",
+                body,
+                api_key=self.scope.api_key,
             )
         finally:
             self._add("model_query_time_sum", time.monotonic() - started)
@@ -132,7 +135,9 @@ class Episode:
             result = await self.environment.exec(command, timeout_sec=self.options.commandTimeoutSeconds)  # type: ignore[arg-type] # our sandboxes take fractions
         finally:
             self._add("env_execution_time_sum", time.monotonic() - started)
-        text = observation(result.return_code, result.stdout or "", result.stderr or "", limit=self.options.observationCharacters)
+        text = observation(
+            result.return_code, result.stdout or "", result.stderr or "", limit=self.options.observationCharacters
+        )
         self.messages.append({"role": "user", "content": text})
 
     def _add(self, key: str, amount: float) -> None:

@@ -13,9 +13,10 @@ FENCE = re.compile(r"```[ \t]*([A-Za-z]*)[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DO
 SHELL_LABELS = frozenset({"sh", "bash", "shell", "console"})
 
 DONE_MARKER = "TASK_DONE"
-"""A line of its own. In a reply without a command it says the same as no command; after a command it saves one more request."""
+"""A line of its own. Beside a command it saves the request in which the model would say that it is done."""
 
-SYSTEM_PROMPT = f"""You solve tasks in a Linux shell. Answer with one command in a sh block. You will see its exit code and output.
+SYSTEM_PROMPT = f"""You solve tasks in a Linux shell.
+Answer with one command in a sh block. You will see its exit code and output.
 When the task is done, answer {DONE_MARKER} without a block."""
 
 EXAMPLES: tuple[dict[str, str], ...] = (
@@ -40,7 +41,7 @@ class Action:
 def parse_reply(content: str) -> Action:
     """The first block labelled sh, bash, shell or console; without one, the first block with no label.
 
-    A block that the reply leaves open ends with the reply. Blocks in other languages are not commands. An empty block is no command.
+    A block that the reply leaves open ends with the reply. Blocks in other languages and empty blocks are no commands.
     """
     blocks = [(label.lower(), body.strip("\n")) for label, body in FENCE.findall(content)]
     labelled = [body for label, body in blocks if label in SHELL_LABELS]
@@ -52,7 +53,7 @@ def parse_reply(content: str) -> Action:
 
 
 def observation(exit_code: int, stdout: str, stderr: str, *, limit: int) -> str:
-    """The user message after a command: exit code, then standard output, then standard error, cut in the middle to `limit` characters."""
+    """The user message after a command: exit code, output, error output, cut in the middle to `limit` characters."""
     output = "\n".join(part.rstrip("\n") for part in (stdout, stderr) if part.strip())
     if len(output) > limit:
         half = limit // 2

@@ -18,9 +18,9 @@ class InvalidAgentError(Exception):
 
 
 def agent_config(request: RunRequest, settings: Settings) -> AgentConfig:
-    """Harbor's agent config for a request; raises `InvalidAgentError` or `EndpointRefusedError` with a message for the user.
+    """Harbor's agent config for a request; raises `InvalidAgentError` or `EndpointRefusedError`, both for the user.
 
-    Neither key nor name of the model goes through Harbor's own fields: they would load its model library, six seconds and 170 MB.
+    The model's name goes past Harbor's own field, which would load its model library: six seconds and 170 MB.
     """
     name = request.agent_name or settings.agent_name
     timeouts: dict[str, Any] = {
@@ -31,7 +31,9 @@ def agent_config(request: RunRequest, settings: Settings) -> AgentConfig:
         return AgentConfig(name="nop", **timeouts)
     if name == "oracle":
         if not settings.allow_oracle:
-            raise InvalidAgentError("agent oracle runs the task's own solution; start the server with --allow-oracle to check tasks with it")
+            raise InvalidAgentError(
+                "agent oracle runs the task's own solution; start the server with --allow-oracle to check tasks with it"
+            )
         return AgentConfig(name="oracle", **timeouts)
     if name != "bash":
         raise InvalidAgentError(f"agent {name[:80]!r} is not available; one of {', '.join(KNOWN)}")

@@ -1,6 +1,6 @@
 """Anchors: ConfigMaps that own the sandboxes, because an owner reference cannot cross namespaces.
 
-One a job and, below it, one a server pod: deleting the job's removes everything, deleting the pod's only what that pod made.
+One a job and, below it, one a server pod: deleting the job's removes everything, the pod's only what that pod made.
 """
 
 import logging
@@ -59,25 +59,33 @@ class Anchors:
             made = await self._cluster.request("POST", self._path, body=body)
         except KubeError as error:
             if error.status != 409:
-                raise StartupError(f"cannot create ConfigMap {name} in the sandbox namespace: {error}; check namespace and RBAC of the chart") from error
+                raise StartupError(
+                    f"cannot create ConfigMap {name}: {error}; check the sandbox namespace and the chart's RBAC"
+                ) from error
             made = await self._cluster.request("GET", f"{self._path}/{name}")
         except KubeUnreachableError as error:
             raise StartupError(f"the API server does not answer: {error}") from error
         return Anchor(name, made["metadata"]["uid"])
 
     async def remove(self) -> None:
-        """At the end: the job's anchor if the job is gone, else this pod's own. Garbage collection removes what they own."""
+        """The job's anchor if the job is gone, else this pod's own. Garbage collection removes what they own."""
         target = self._job_anchor if self._job_anchor and await self._job_is_gone() else self.own
         if target is None:
             return
         try:
             await settled(self._cluster, f"{self._path}/{target.name}", target.uid)
         except (KubeError, KubeUnreachableError) as error:
-            LOG.warning("anchor %s could not be deleted (%s); the operator's sweeper removes it when the job is gone", target.name, error)
+            LOG.warning(
+                "anchor %s could not be deleted (%s); the operator's sweeper removes it when the job is gone",
+                target.name,
+                error,
+            )
 
     async def _job_is_gone(self) -> bool:
         try:
-            found = await self._cluster.request("GET", JOB_PATH.format(namespace=self._job.namespace, name=self._job.name))
+            found = await self._cluster.request(
+                "GET", JOB_PATH.format(namespace=self._job.namespace, name=self._job.name)
+            )
         except KubeError as error:
             if error.status == 404:
                 return True

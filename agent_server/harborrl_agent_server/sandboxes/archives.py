@@ -1,5 +1,6 @@
-"""Directory transfers as tar archives: what goes in carries no foreign owner, what comes out cannot leave its directory."""
+"""Transfers as tar archives: what goes in carries no foreign owner, what comes out cannot leave its directory."""
 
+import shutil
 import tarfile
 from pathlib import Path
 from typing import IO
@@ -12,7 +13,7 @@ class BadArchiveError(Exception):
 
 
 def pack_directory(source: Path, archive: IO[bytes]) -> None:
-    """The children of `source`, owned by root: modes, symlinks and empty directories kept; the target directory's own mode untouched."""
+    """The children of `source`, owned by root, with modes, links, empty directories; the target's own mode stays."""
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for child in sorted(source.iterdir()):
             tar.add(child, arcname=child.name, filter=_owned_by_root)
@@ -26,7 +27,7 @@ def pack_file(source: Path, name: str, archive: IO[bytes]) -> None:
 def unpack(archive: IO[bytes], target: Path, *, limit: int) -> list[str]:
     """Extract into `target`; returns the names that were refused.
 
-    Absolute paths, `..`, links that lead outside and devices are skipped one by one, so that a hostile name does not cost the rest.
+    Absolute paths, `..`, links that lead outside and devices are skipped one by one: a hostile name costs only itself.
     A file already in the way is replaced, never written through: it may be a link that an earlier member made.
     """
     refused: list[str] = []
@@ -47,6 +48,14 @@ def unpack(archive: IO[bytes], target: Path, *, limit: int) -> list[str]:
     except tarfile.ReadError as error:
         raise BadArchiveError(f"the sandbox sent no whole tar archive: {error}") from error
     return refused
+
+
+def write_file(content: IO[bytes], target: Path) -> None:
+    """A plain file at `target`; a link that stands there is replaced, not followed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    with target.open("wb") as file:
+        shutil.copyfileobj(content, file)
 
 
 def _owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

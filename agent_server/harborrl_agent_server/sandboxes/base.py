@@ -76,7 +76,7 @@ class ShellSandbox(BaseEnvironment):
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         """Run `argv` to its end and return its exit code.
 
-        `stdin` is sent whole and then closed. Raises `SandboxLostError`, `SandboxResourceError` or `SandboxTransportError`;
+        `stdin` is sent whole and then closed. Raises one of `FAULTS` when the sandbox or the way to it breaks;
         a status that never arrived is never an exit code. Cancelling closes the connection, not the command.
         """
 
@@ -109,22 +109,22 @@ class ShellSandbox(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         """Run a shell command. One that outlives `timeout_sec` is killed and returns 124, as Harbor expects."""
-        text = commands.script(
-            command,
-            cwd=cwd or self.task_env_config.workdir,
-            env=self._merge_env(env),
-            user=self._resolve_user(user),
-        )
-        return await self._faults_noted(lambda: self._run(text, timeout_sec))
-
-    async def _run(self, text: str, timeout_sec: float | None) -> ExecResult:
         token = f"/tmp/.harborrl-{uuid4().hex[:12]}"  # noqa: S108 - inside the sandbox
-        argv = [commands.SHELL, "-c", text]
-        if len(text) > commands.LONGEST_ARGUMENT:
-            await self._write(f"{token}.sh", text.encode())
-            argv = [commands.SHELL, f"{token}.sh"]
+        directory = cwd or self.task_env_config.workdir
+        merged, runs_as = self._merge_env(env), self._resolve_user(user)
+
+        async def run() -> ExecResult:
+            how = commands.inline(command)
+            if len(command) > commands.LONGEST_ARGUMENT:
+                await self._write(f"{token}.sh", command.encode())
+                how = commands.from_file(f"{token}.sh")
+            text = commands.script(how, cwd=directory, env=merged, user=runs_as)
+            return await self._run([commands.SHELL, "-c", text], f"{token}.pid", timeout_sec)
+
+        return await self._faults_noted(run)
+
+    async def _run(self, argv: list[str], pid_file: str, timeout_sec: float | None) -> ExecResult:
         out, err = Capture(OUTPUT_LIMIT), Capture(OUTPUT_LIMIT)
-        pid_file = f"{token}.pid"
         try:
             async with asyncio.timeout(timeout_sec):
                 code = await self.stream(commands.supervised(argv, pid_file), stdin=None, stdout=out, stderr=err)
@@ -139,16 +139,22 @@ class ShellSandbox(BaseEnvironment):
     async def _kill(self, pid_file: str) -> None:
         await self.stream(commands.kill(pid_file), stdin=None, stdout=_ignore, stderr=_ignore)
 
-    async def _plain(self, argv: list[str], *, limit_s: float, stdin: IO[bytes] | None = None, stdout: Sink | None = None) -> None:
+    async def _plain(
+        self, argv: list[str], *, limit_s: float, stdin: IO[bytes] | None = None, stdout: Sink | None = None
+    ) -> None:
         """Run one of our own commands: anything but exit code 0 in time is an error that shows what it said."""
         err = Capture(16 * 1024)
         try:
             async with asyncio.timeout(limit_s):
                 code = await self.stream(argv, stdin=stdin, stdout=stdout or _ignore, stderr=err)
         except TimeoutError as error:
-            raise SandboxTransportError(f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}") from error
+            raise SandboxTransportError(
+                f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
+            ) from error
         if code:
-            raise RuntimeError(f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}")
+            raise RuntimeError(
+                f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}"
+            )
 
     async def _write(self, path: str, content: bytes) -> None:
         with tempfile.TemporaryFile() as file:
@@ -163,8 +169,6 @@ class ShellSandbox(BaseEnvironment):
 
     @override
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        if not Path(source_dir).is_dir():
-            raise FileNotFoundError(f"{source_dir} is not a directory")
         await self._upload(lambda file: archives.pack_directory(Path(source_dir), file), target_dir)
 
     async def _upload(self, pack: Callable[[IO[bytes]], None], target_dir: str) -> None:
@@ -181,13 +185,9 @@ class ShellSandbox(BaseEnvironment):
 
     @override
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        Path(target_path).parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile() as file:
             await self._download([commands.SHELL, "-c", f"exec cat {shlex.quote(source_path)}"], file)
-            Path(target_path).unlink(missing_ok=True)
-            with Path(target_path).open("wb") as target:
-                while chunk := file.read(CHUNK):
-                    target.write(chunk)
+            await asyncio.to_thread(archives.write_file, file, Path(target_path))
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:

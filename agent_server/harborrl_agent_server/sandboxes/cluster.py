@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -16,8 +16,6 @@ WATCH_SECONDS = 240
 """The server ends a watch after this long; silence for longer means that the connection is dead."""
 PING_SECONDS = 20.0
 """Between WebSocket pings: load balancers cut connections that say nothing (60 s is common)."""
-
-IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 Query = Sequence[tuple[str, str]]
 
@@ -49,7 +47,7 @@ class Cluster:
     async def connect(cls) -> "Cluster":
         """In a pod the pod's own account, elsewhere KUBECONFIG or ~/.kube/config."""
         configuration = client.Configuration()
-        if IN_CLUSTER_TOKEN.exists():
+        if os.environ.get("KUBERNETES_SERVICE_HOST"):
             config.load_incluster_config(client_configuration=configuration)
         else:
             await config.load_kube_config(client_configuration=configuration)
@@ -60,7 +58,13 @@ class Cluster:
         await self._sockets.close()
 
     async def request(
-        self, method: str, path: str, *, query: Query = (), body: dict[str, Any] | None = None, timeout_s: float = REQUEST_SECONDS
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: dict[str, Any] | None = None,
+        timeout_s: float = REQUEST_SECONDS,
     ) -> dict[str, Any]:
         """One request; raises `KubeError` for an error status and `KubeUnreachableError` for no answer."""
         try:
@@ -92,25 +96,42 @@ class Cluster:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise KubeUnreachableError(f"watch {path}: {type(error).__name__}: {error}") from error
 
-    async def exec_socket(self, namespace: str, pod: str, argv: Sequence[str], *, stdin: bool, protocol: str) -> aiohttp.ClientWebSocketResponse:
-        """An open exec connection that speaks `protocol`; raises `aiohttp.WSServerHandshakeError` when it is refused."""
+    async def exec_socket(
+        self, namespace: str, pod: str, argv: Sequence[str], *, stdin: bool, protocol: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        """An open exec connection that speaks `protocol`; raises aiohttp's errors when it is refused."""
         flags = [("stdin", "true")] if stdin else []
-        query = [("container", "main"), ("stdout", "true"), ("stderr", "true"), *flags, *(("command", word) for word in argv)]
+        query = [
+            ("container", "main"),
+            ("stdout", "true"),
+            ("stderr", "true"),
+            *flags,
+            *(("command", word) for word in argv),
+        ]
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/exec"
         method, url, headers, _, _ = await self._sockets.param_serialize(
-            "GET", path, query_params=query, header_params={"sec-websocket-protocol": protocol}, auth_settings=["BearerToken"]
+            "GET",
+            path,
+            query_params=query,
+            header_params={"sec-websocket-protocol": protocol},
+            auth_settings=["BearerToken"],
         )
         answer = await self._sockets.call_api(method, url, header_params=headers, _preload_content=False)
         socket: aiohttp.ClientWebSocketResponse = await answer.response
         return socket
 
     async def _send(
-        self, method: str, path: str, query: Query, body: dict[str, Any] | None, timeout: aiohttp.ClientTimeout
+        self, method: str, path: str, query: Query, body: dict[str, Any] | None, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        method, url, headers, body, _ = await self._plain.param_serialize(
-            method, path, query_params=list(query), header_params={"Accept": "application/json"}, body=body, auth_settings=["BearerToken"]
+        verb, url, headers, content, _ = await self._plain.param_serialize(
+            method,
+            path,
+            query_params=list(query),
+            header_params={"Accept": "application/json"},
+            body=body,
+            auth_settings=["BearerToken"],
         )
-        answer = await self._plain.call_api(method, url, headers, body, _request_timeout=timeout)
+        answer = await self._plain.call_api(verb, url, headers, content, _request_timeout=limits)
         response: aiohttp.ClientResponse = answer.response
         return response
 
@@ -126,14 +147,20 @@ def kube_error(status: int, text: str) -> KubeError:
 async def settled(cluster: Cluster, path: str, uid: str | None) -> None:
     """Delete an object if it is still the one with this uid; gone already is fine."""
     preconditions = {"preconditions": {"uid": uid}} if uid else {}
-    body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 1, "propagationPolicy": "Background", **preconditions}
+    body = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 1,
+        "propagationPolicy": "Background",
+        **preconditions,
+    }
     for pause in (0.5, 2.0, None):
         try:
             await cluster.request("DELETE", path, body=body)
         except KubeError as error:
             if error.status in {404, 409}:
                 return
-            if error.status < 500 and error.status != 429 or pause is None:
+            if (error.status < 500 and error.status != 429) or pause is None:
                 raise
         except KubeUnreachableError:
             if pause is None:

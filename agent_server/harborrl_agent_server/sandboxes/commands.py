@@ -1,7 +1,7 @@
 """Shell that runs inside a sandbox: pure text, nothing but /bin/sh taken for granted.
 
-A command runs as the leader of its own session with its process id in a file, because the end of a connection does not end a
-process: kubelet leaves it running (kubernetes/kubernetes#89031). The wrapper itself waits outside that session and passes the exit code on.
+A command leads its own session and leaves its process id in a file, because the end of a connection does not end a
+process: kubelet lets it run on (kubernetes/kubernetes#89031). The wrapper waits outside and passes the exit code on.
 """
 
 import shlex
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 SHELL = "/bin/sh"
 
 LONGEST_ARGUMENT = 64 * 1024
-"""Linux refuses a single argument above 128 KiB, and commands travel to a pod in a URL."""
+"""Characters. Linux refuses a single argument above 128 KiB, and commands travel to a pod in a URL: longer ones go as a file."""
 
 SUPERVISE = (
     "exec 3<&0; f=$1; shift; "
@@ -18,7 +18,7 @@ SUPERVISE = (
     """$s /bin/sh -c 'echo $$ >"$0"; exec "$@"' "$f" "$@" <&3 3<&- & """
     'wait $!; r=$?; rm -f "$f"; exit $r'
 )
-"""$1: file for the process id; the rest: the command. Backgrounded, so that setsid never has to fork and hide the exit code."""
+"""$1: file for the process id; the rest: the command. In the background setsid never forks and hides the exit code."""
 
 KILL = (
     'i=0; while [ ! -s "$1" ] && [ $i -lt 10 ]; do sleep 0.1; i=$((i+1)); done; '
@@ -27,28 +27,35 @@ KILL = (
 """The file may not be written yet when a command is cut off at once. dash wants `-9`, not `-KILL --`."""
 
 QUIESCE = "kill -9 -1 2>/dev/null; rm -rf /tests; :"
-"""Signals every process except process 1 and this shell, then drops what was planted where the tests will be uploaded."""
+"""Ends every process except process 1 and this shell, then drops what was planted where the tests will go."""
 
 IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
-"""Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, and reaps orphans (a plain `sleep infinity` does none of it)."""
+"""Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
 
 
-def script(command: str, *, cwd: str | None, env: Mapping[str, str] | None, user: str | int | None) -> str:
-    """One shell script that runs `command` as Harbor asked for it.
+def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: str | int | None) -> str:
+    """One shell script that runs a command as Harbor asked for it; `run` is what follows the shell's name (`inline`, `from_file`).
 
     bash runs it where the image has bash, because task authors write for it; /bin/sh otherwise.
     """
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (env or {}).items()]
     if cwd:
         lines.append(f"cd {shlex.quote(cwd)} || exit 126")
-    quoted = shlex.quote(command)
     if user is None or str(user) in {"root", "0"}:
-        lines.append(f"if [ -x /bin/bash ]; then exec /bin/bash -c {quoted}; fi\nexec /bin/sh -c {quoted}")
+        lines.append(f"if [ -x /bin/bash ]; then exec /bin/bash {run}; fi\nexec /bin/sh {run}")
     elif str(user).isdecimal():
-        lines.append(f"exec setpriv --reuid={user} --regid={user} --clear-groups /bin/sh -c {quoted}")
+        lines.append(f"exec setpriv --reuid={user} --regid={user} --clear-groups /bin/sh {run}")
     else:
-        lines.append(f"exec su -s /bin/sh {shlex.quote(str(user))} -c {quoted}")
+        lines.append(f"exec su -s /bin/sh {shlex.quote(str(user))} -c {shlex.quote(f'/bin/sh {run}')}")
     return "\n".join(lines)
+
+
+def inline(command: str) -> str:
+    return f"-c {shlex.quote(command)}"
+
+
+def from_file(path: str) -> str:
+    return shlex.quote(path)
 
 
 def supervised(argv: list[str], pid_file: str) -> list[str]:

@@ -20,11 +20,18 @@ class Images(BaseModel):
     model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
     map: dict[str, str] = Field(default_factory=dict)
-    """Task directory name, or the image that a task names, to the image to run: for tasks that name none, and for mirrors."""
+    """From a task directory's name, or the image that a task names, to the image to run."""
     template: str | None = None
-    """Image of every other task: `{task}` is its directory name, `{hash}` the content hash of its environment folder."""
+    """Image of every other task: `{task}` is its directory's name, `{hash}` its environment's content hash."""
     pull_secrets: list[str] = Field(default_factory=list)
     """Secrets of the sandbox namespace."""
+
+
+class Resources(BaseModel):
+    """Requests and limits by Kubernetes resource name, as in a pod."""
+
+    requests: dict[str, int | str] = Field(default_factory=dict)
+    limits: dict[str, int | str] = Field(default_factory=dict)
 
 
 class SandboxConfig(BaseModel):
@@ -33,10 +40,10 @@ class SandboxConfig(BaseModel):
     model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
     images: Images = Field(default_factory=Images)
-    limits: dict[str, str] = Field(default_factory=dict)
-    """Most that one sandbox may ask for, by Kubernetes resource name; a task that asks for more is refused."""
-    defaults: dict[str, str] = Field(default_factory=dict)
-    """Requests of tasks that set none, by Kubernetes resource name."""
+    limits: Resources | None = None
+    """`limits` of it: most that one sandbox may ask for; a task that asks for more is refused."""
+    defaults: Resources | None = None
+    """`requests` of it: what a task gets that asks for nothing; `limits` bound it besides."""
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: list[dict[str, Any]] = Field(default_factory=list)
     priority_class_name: str | None = None
@@ -45,11 +52,14 @@ class SandboxConfig(BaseModel):
     """Life of a sandbox pod; unset: all budgets and ten minutes."""
 
 
-def image_of(task: EnvironmentConfig, names: list[str], content_hash: str, config: SandboxConfig, fallback: str | None) -> str:
+def image_of(
+    task: EnvironmentConfig, names: list[str], content_hash: str, config: SandboxConfig, fallback: str | None
+) -> str:
     """The task's own image (through the map), the map's for the task, the template's, or the server's default."""
     images = config.images
     if task.docker_image:
-        return images.map.get(task.docker_image, task.docker_image)
+        own: str = task.docker_image
+        return images.map.get(own, own)
     for name in names:
         if name in images.map:
             return images.map[name]
@@ -59,26 +69,28 @@ def image_of(task: EnvironmentConfig, names: list[str], content_hash: str, confi
         return fallback
     raise SandboxStartError(
         "NoImage",
-        f"task {names[0]} names no docker_image; set it in task.toml, or agentServer.sandbox.images.map or .template, or --sandbox-image",
+        f"task {names[0]} names no docker_image; set it in task.toml, agentServer.sandbox.images or --sandbox-image",
     )
 
 
 def resources_of(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, dict[str, str]]:
     """Requests and limits of the container. Memory and storage are limits too; cpu is a request that may burst."""
+    defaults, most = config.defaults or Resources(), config.limits or Resources()
     asked = {
         "cpu": None if task.cpus is None else f"{int(task.cpus * 1000)}m",
         "memory": None if task.memory_mb is None else f"{task.memory_mb}Mi",
         "ephemeral-storage": None if task.storage_mb is None else f"{task.storage_mb}Mi",
     }
-    requests = config.defaults | {name: amount for name, amount in asked.items() if amount is not None}
-    for name, most in config.limits.items():
-        if name in requests and quantity(requests[name]) > quantity(most):
+    own = {name: amount for name, amount in asked.items() if amount is not None}
+    requests = {name: str(amount) for name, amount in defaults.requests.items()} | own
+    limits = {name: str(amount) for name, amount in (most.limits | defaults.limits).items()}
+    limits |= {name: amount for name, amount in own.items() if name != "cpu"}
+    for name, ceiling in most.limits.items():
+        if name in own and quantity(own[name]) > quantity(str(ceiling)):
             raise SandboxStartError(
-                "ResourcesRefused", f"the task asks for {name} {requests[name]}, agentServer.sandbox.limits allows {most}; lower one or raise the other"
+                "ResourcesRefused",
+                f"the task asks for {name} {own[name]}, agentServer.sandbox.limits allows {ceiling}; change one",
             )
-    limits = {name: amount for name, amount in (config.limits | requests).items() if name != "cpu"}
-    if "cpu" in config.limits:
-        limits["cpu"] = config.limits["cpu"]
     if task.gpus:
         limits["nvidia.com/gpu"] = str(task.gpus)
     return {"requests": requests, "limits": limits}

@@ -56,7 +56,10 @@ class KubernetesProvider:
         self.config = config
         self.namespace = settings.sandbox_namespace
         self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
-        self.exec_protocol = wire.V5
+        self.exec_protocols = [wire.V5, wire.V4]
+        """Tried in this order until one has worked; servers before Kubernetes 1.30 know only v4."""
+        self.pull_grace_s = PULL_GRACE_SECONDS
+        self.quota_grace_s = QUOTA_GRACE_SECONDS
         self._cluster: Cluster | None = None
         self._watch: PodWatch | None = None
         self._anchors: Anchors | None = None
@@ -90,7 +93,9 @@ class KubernetesProvider:
         try:
             self._cluster = await Cluster.connect()
         except Exception as error:
-            raise StartupError(f"no access to a Kubernetes API server ({error}); run in a pod, set KUBECONFIG, or use --sandbox local") from error
+            raise StartupError(
+                f"no access to a Kubernetes API server ({error}); run in a pod, set KUBECONFIG, or use --sandbox local"
+            ) from error
         self._anchors = Anchors(self._cluster, self.namespace, self.settings.job, self.settings.pod_name)
         await self._anchors.create()
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
@@ -103,7 +108,9 @@ class KubernetesProvider:
         try:
             left = await self.cluster.request("GET", self.pods_path, query=[("labelSelector", selector)])
         except KubeError as error:
-            raise StartupError(f"cannot list pods in namespace {self.namespace}: {error}; check RBAC of the chart") from error
+            raise StartupError(
+                f"cannot list pods in namespace {self.namespace}: {error}; check RBAC of the chart"
+            ) from error
         for pod in left["items"]:
             LOG.info("deleting sandbox %s of an earlier life", pod["metadata"]["name"])
             await self.delete_pod(pod["metadata"]["name"], pod["metadata"]["uid"])
@@ -115,12 +122,13 @@ class KubernetesProvider:
             await self._anchors.remove()
         if self._cluster is not None:
             await self._cluster.close()
+        self._watch = self._anchors = self._cluster = None
 
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=f"{KubernetesSandbox.__module__}:{KubernetesSandbox.__qualname__}")
 
     async def delete_pod(self, name: str, uid: str | None) -> None:
-        """A pod that cannot be deleted is left to its deadline and the operator's sweeper; the trial does not wait for it."""
+        """A pod that cannot be deleted is left to its deadline and the operator's sweeper; no trial waits for it."""
         try:
             await settled(self.cluster, f"{self.pods_path}/{name}", uid)
         except (KubeError, KubeUnreachableError) as error:
@@ -162,7 +170,9 @@ class KubernetesSandbox(ShellSandbox):
             namespace=provider.namespace,
             labels=provider.labels | {"harborrl.dev/trial": self.scope.run_id},
             owner=provider.anchor.owner(),
-            image=image_of(self.task_env_config, names, self.environment_id[:12], provider.config, provider.settings.sandbox_image),
+            image=image_of(
+                self.task_env_config, names, self.environment_id[:12], provider.config, provider.settings.sandbox_image
+            ),
             resources=resources_of(self.task_env_config, provider.config),
             env=self._startup_env(),
             life_s=provider.life_s(),
@@ -182,13 +192,15 @@ class KubernetesSandbox(ShellSandbox):
                 await self._until_ready(self._view, seen)
         except TimeoutError as error:
             last = seen[-1]
-            raise SandboxStartError(last.reason, f"not ready within {budget:.0f} s: {last.message or 'no reason given'}; {advice(last)}") from error
+            raise SandboxStartError(
+                last.reason, f"not ready within {budget:.0f} s: {last.message or 'no reason given'}; {advice(last)}"
+            ) from error
         self._ready = True
 
     async def _create(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create the pod; busy answers and full quotas are asked again, within the start budget and the quota grace."""
         loop = asyncio.get_running_loop()
-        patience = loop.time() + QUOTA_GRACE_SECONDS
+        patience = loop.time() + self.provider.quota_grace_s
         while True:
             try:
                 return await self.provider.cluster.request("POST", self.provider.pods_path, body=manifest)
@@ -207,30 +219,29 @@ class KubernetesSandbox(ShellSandbox):
             await asyncio.sleep(CREATE_PAUSE_SECONDS)
 
     async def _until_ready(self, view: PodView, seen: list[Verdict]) -> None:
+        """Returns when the container runs; `seen` ends with the newest verdict, for whoever cuts the wait short."""
         loop = asyncio.get_running_loop()
-        trouble_since: float | None = None
+        patience: float | None = None
         while True:
             change = asyncio.ensure_future(view.change())
             try:
-                verdict = judge(view.pod) if view.pod else seen[-1]
-                seen.append(Verdict(State.FAILED, "Deleted", "somebody deleted the pod") if view.gone else verdict)
-                if seen[-1].state is State.READY:
+                seen.append(judge(view.pod, gone=view.gone) if view.pod else seen[-1])
+                last = seen[-1]
+                if last.state is State.READY:
                     return
-                if seen[-1].state is State.TROUBLED:
-                    trouble_since = trouble_since or loop.time()
-                spent = trouble_since is not None and loop.time() - trouble_since >= PULL_GRACE_SECONDS
-                if seen[-1].state is State.FAILED or spent:
-                    last = seen[-1]
+                if last.state is State.TROUBLED and patience is None:
+                    patience = loop.time() + self.provider.pull_grace_s
+                if last.state is State.FAILED or (patience is not None and loop.time() >= patience):
                     raise SandboxStartError(last.reason, f"{last.message}; {advice(last)}")
-                await asyncio.wait({change}, timeout=None if trouble_since is None else trouble_since + PULL_GRACE_SECONDS - loop.time())
+                await asyncio.wait({change}, timeout=None if patience is None else patience - loop.time())
             finally:
                 change.cancel()
 
     @override
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         view = self._view
-        if view is None or self._destroyed:
-            raise SandboxLostError(f"sandbox {self.name} has been removed")
+        if view is None or not self._ready or self._destroyed:
+            raise SandboxLostError(f"sandbox {self.name} {'has been removed' if self._destroyed else 'never started'}")
         talk = asyncio.ensure_future(self._talk(argv, stdin, stdout, stderr))
         loss = asyncio.ensure_future(lost(view))
         try:
@@ -254,40 +265,39 @@ class KubernetesSandbox(ShellSandbox):
         return SandboxLostError(f"{said}; the trial has to run again")
 
     async def _talk(self, argv: list[str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        socket = await self._connect(argv, stdin)
+        socket, protocol = await self._connect(argv, stdin)
         try:
             return await wire.converse(
                 socket,
                 stdin=chunks(stdin) if stdin else None,
-                half_close=self.provider.exec_protocol == wire.V5,
+                half_close=protocol == wire.V5,
                 stdout=stdout,
                 stderr=stderr,
             )
         except (aiohttp.ClientError, ConnectionError) as error:
             raise SandboxTransportError(f"exec in {self.name}: {type(error).__name__}: {error}") from error
 
-    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> aiohttp.ClientWebSocketResponse:
-        """Open the connection. A refused handshake has run nothing, so it may be tried again."""
+    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> tuple[aiohttp.ClientWebSocketResponse, str]:
+        """An open connection and its protocol. A refused handshake has run nothing, so it may be tried again."""
         provider = self.provider
-        refusal: Exception = SandboxTransportError(f"exec in {self.name} was not tried")
+        refusal: Exception = SandboxTransportError("not tried")
         for attempt in range(CONNECT_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(0.2 * attempt)
-            words = argv if provider.exec_protocol == wire.V5 else counted(argv, stdin)
-            try:
-                return await provider.cluster.exec_socket(
-                    provider.namespace, self.name, words, stdin=stdin is not None, protocol=provider.exec_protocol
-                )
-            except aiohttp.WSServerHandshakeError as error:
-                refusal = error
-                if error.status in {400, 403} and provider.exec_protocol == wire.V5:
-                    LOG.info("the API server refuses exec protocol v5 (%s); using v4", error.status)
-                    provider.exec_protocol = wire.V4
-                elif error.status in {401, 404}:
-                    break
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                refusal = error
-        raise SandboxTransportError(f"exec in {self.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server") from refusal
+            for protocol in provider.exec_protocols:
+                words = argv if protocol == wire.V5 else counted(argv, stdin)
+                try:
+                    socket = await provider.cluster.exec_socket(
+                        provider.namespace, self.name, words, stdin=stdin is not None, protocol=protocol
+                    )
+                except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    refusal = error
+                else:
+                    provider.exec_protocols = [protocol]
+                    return socket, protocol
+        raise SandboxTransportError(
+            f"exec in {self.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server"
+        ) from refusal
 
     @override
     async def destroy(self) -> None:
@@ -325,10 +335,7 @@ async def lost(view: PodView) -> Verdict:
     while True:
         change = asyncio.ensure_future(view.change())
         try:
-            verdict = judge(view.pod) if view.pod else Verdict(State.PENDING)
-            if view.gone and verdict.state is not State.FAILED:
-                return Verdict(State.FAILED, "Deleted", "the pod is gone")
-            if verdict.state is State.FAILED:
+            if view.pod and (verdict := judge(view.pod, gone=view.gone)).state is State.FAILED:
                 return verdict
             await change
         finally:

@@ -1,6 +1,6 @@
 """A sandbox of Linux namespaces on this machine, for tests and development without a cluster. Not a security boundary.
 
-Its own mounts (a throw-away layer over this machine's files), processes and host name; the network only when the task refuses it.
+Its own mounts (a throw-away layer over this machine's files), processes, host name; no network if the task wants none.
 Needs root. Everything dies with its first process, and that dies with this server.
 """
 
@@ -16,13 +16,17 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.models.trial.config import EnvironmentConfig
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError, StartupError
-from harborrl_agent_server.sandboxes import commands
-from harborrl_agent_server.sandboxes.base import ShellSandbox, chunks
-from harborrl_agent_server.sandboxes.streams import CHUNK, Sink
+from harborrl_agent_server.sandboxes import commands, processes
+from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.streams import Sink
 
 PROGRAMS = ("unshare", "nsenter", "setpriv", "mount", "pivot_root")
 
-ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
 
 BOOT = f"""
 set -e
@@ -40,10 +44,7 @@ cd /
 echo ready
 exec /bin/sh -c "{commands.IDLE.replace("$", chr(92) + "$")}"
 """
-"""$1: an empty directory; $2: how much may be written. The upper layer lives in memory, so that overlay never stacks on overlay."""
-
-DRAIN_SECONDS = 0.5
-"""How long output is still read after a command ended; a child that keeps the pipe open does not hold the command."""
+"""$1: an empty directory; $2: how much may be written. The upper layer is in memory: overlay cannot lie on overlay."""
 
 
 class LocalSandbox(ShellSandbox):
@@ -72,7 +73,18 @@ class LocalSandbox(ShellSandbox):
         network = ["--net"] if self._network_disabled else []
         self._holder = await asyncio.create_subprocess_exec(
             *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ipc", "--pid", *network),
-            *("--fork", "--kill-child", "--propagation", "private", commands.SHELL, "-c", BOOT, "harborrl", str(self._base), size),
+            *(
+                "--fork",
+                "--kill-child",
+                "--propagation",
+                "private",
+                commands.SHELL,
+                "-c",
+                BOOT,
+                "harborrl",
+                str(self._base),
+                size,
+            ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -83,7 +95,9 @@ class LocalSandbox(ShellSandbox):
             raise SandboxStartError("NamespacesRefused", "the sandbox process has no pipes")
         if await self._holder.stdout.readline() != b"ready\n":
             said = (await self._holder.stderr.read(4096)).decode(errors="replace").strip()
-            raise SandboxStartError("NamespacesRefused", f"{said or 'no reason given'}; the local sandbox needs root and Linux namespaces")
+            raise SandboxStartError(
+                "NamespacesRefused", f"{said or 'no reason given'}; the local sandbox needs root and Linux namespaces"
+            )
         children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text()  # noqa: ASYNC240 - procfs
         self._first_pid = int(children.split()[0])
 
@@ -91,32 +105,29 @@ class LocalSandbox(ShellSandbox):
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         if self._holder is None or self._holder.returncode is not None:
             raise SandboxLostError("the sandbox's first process is gone; the trial has to run again")
-        process = await asyncio.create_subprocess_exec(
-            *("nsenter", "--target", str(self._first_pid), "--mount", "--uts", "--ipc", "--pid", "--net", "--root", "--wd", *argv),
-            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=ENVIRONMENT,
-        )
-        try:
-            readers = [asyncio.ensure_future(_pump(pipe, sink)) for pipe, sink in ((process.stdout, stdout), (process.stderr, stderr))]
-            if stdin:
-                await _feed(process, stdin)
-            code = await process.wait()
-            done, late = await asyncio.wait(readers, timeout=DRAIN_SECONDS)
-            for reader in late:
-                reader.cancel()
-            for reader in done:
-                reader.result()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        enter = [
+            "nsenter",
+            "--target",
+            str(self._first_pid),
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--pid",
+            "--net",
+            "--root",
+            "--wd",
+        ]
+        code = await processes.run([*enter, *argv], env=ENVIRONMENT, stdin=stdin, stdout=stdout, stderr=stderr)
         if code and self._holder.returncode is not None:
             raise SandboxLostError("the sandbox ended while a command ran")
         if code < 0:
             raise SandboxTransportError(f"the way into the sandbox was cut by signal {-code}")
         return code
+
+    async def holder_ended(self) -> None:
+        """Returns when the sandbox's first process is gone."""
+        if self._holder is not None:
+            await self._holder.wait()
 
     @override
     async def destroy(self) -> None:
@@ -134,7 +145,9 @@ class LocalProvider:
     async def open(self) -> None:
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
         if missing:
-            raise StartupError(f"--sandbox local needs {', '.join(missing)} on PATH: install util-linux, or use --sandbox kubernetes")
+            raise StartupError(
+                f"--sandbox local needs {', '.join(missing)} on PATH: install util-linux, or use --sandbox kubernetes"
+            )
         probe = await asyncio.create_subprocess_exec(
             *("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"),
             stdout=asyncio.subprocess.DEVNULL,
@@ -143,28 +156,12 @@ class LocalProvider:
         _, said = await probe.communicate()
         if probe.returncode:
             reason = said.decode(errors="replace").strip()
-            raise StartupError(f"--sandbox local is refused here ({reason}): run as root with Linux namespaces, or use --sandbox kubernetes")
+            raise StartupError(
+                f"--sandbox local is refused here ({reason}): run as root with namespaces, or use --sandbox kubernetes"
+            )
 
     async def close(self) -> None:
         """Nothing is shared: each sandbox ends with its trial."""
 
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=f"{LocalSandbox.__module__}:{LocalSandbox.__qualname__}")
-
-
-async def _pump(pipe: asyncio.StreamReader | None, sink: Sink) -> None:
-    while pipe is not None and (data := await pipe.read(CHUNK)):
-        sink(data)
-
-
-async def _feed(process: asyncio.subprocess.Process, source: IO[bytes]) -> None:
-    """A command may end without reading all of its input; its exit code says whether that was right."""
-    pipe = process.stdin
-    if pipe is None:
-        return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        async for data in chunks(source):
-            pipe.write(data)
-            await pipe.drain()
-        pipe.close()
-        await pipe.wait_closed()

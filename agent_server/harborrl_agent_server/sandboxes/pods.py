@@ -10,15 +10,26 @@ from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.settings import JobIdentity
 
 CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
-"""What a root shell needs to write anywhere, change owners and end other users' processes: all within Pod Security `baseline`."""
+"""For a root shell to write anywhere, change owners and end any process; all within Pod Security `baseline`."""
 
 FATAL_WAITS = {"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"}
 """Waiting reasons that time does not heal."""
 
-PULL_WAITS = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "CreateContainerError", "RunContainerError"}
+PULL_WAITS = {
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "RegistryUnavailable",
+    "ImageInspectError",
+    "CreateContainerError",
+    "RunContainerError",
+}
 """Waiting reasons that a second attempt may heal."""
 
-REASONS = {"ErrImagePull": "ImagePullFailed", "ImagePullBackOff": "ImagePullFailed", "RegistryUnavailable": "ImagePullFailed"}
+REASONS = {
+    "ErrImagePull": "ImagePullFailed",
+    "ImagePullBackOff": "ImagePullFailed",
+    "RegistryUnavailable": "ImagePullFailed",
+}
 
 
 class State(Enum):
@@ -38,21 +49,21 @@ class Verdict:
     """Killed for what it used: memory or ephemeral storage."""
 
 
-def judge(pod: dict[str, Any]) -> Verdict:
+def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR0911 - a table
     """What a pod's status says about the sandbox; the first line that applies decides."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
         text = status.get("message") or "evicted"
         return Verdict(State.FAILED, "Evicted", text, own_limits="ephemeral" in text or "local storage" in text)
-    container = next(iter(status.get("containerStatuses") or []), {})
+    container: dict[str, Any] = next(iter(status.get("containerStatuses") or []), {})
     ended = (container.get("state") or {}).get("terminated")
     if ended:
         reason = ended.get("reason") or "Terminated"
-        text = f"the container ended with {reason}, exit code {ended.get('exitCode')}. {ended.get('message') or ''}".strip()
+        text = f"the container ended with exit code {ended.get('exitCode')}. {ended.get('message') or ''}".strip()
         return Verdict(State.FAILED, reason, text, own_limits=reason == "OOMKilled")
     if status.get("phase") in {"Failed", "Succeeded"}:
         return Verdict(State.FAILED, status.get("reason") or status["phase"], status.get("message") or "the pod ended")
-    if pod["metadata"].get("deletionTimestamp"):
+    if gone or pod["metadata"].get("deletionTimestamp"):
         return Verdict(State.FAILED, "Deleted", "somebody deleted the pod")
     if (container.get("state") or {}).get("running"):
         return Verdict(State.READY)
@@ -77,7 +88,11 @@ def labels_for(job: JobIdentity, role: str) -> dict[str, str]:
     own = {"app.kubernetes.io/managed-by": "harborrl", "harborrl.dev/role": role}
     if not job:
         return own
-    return own | {"harborrl.dev/job": job.name, "harborrl.dev/job-namespace": job.namespace, "harborrl.dev/job-uid": job.uid}
+    return own | {
+        "harborrl.dev/job": job.name,
+        "harborrl.dev/job-namespace": job.namespace,
+        "harborrl.dev/job-uid": job.uid,
+    }
 
 
 def sandbox_pod(
@@ -92,8 +107,10 @@ def sandbox_pod(
     life_s: float,
     config: SandboxConfig,
 ) -> dict[str, Any]:
-    """The manifest. Root inside the container, as task images and verifiers expect, and nothing of the cluster: no token, no service
-    variables, no new privileges, only `CAPABILITIES`. The kubelet ends it after `life_s` even when every server of ours is dead.
+    """Root inside the container, as task images and verifiers expect, and nothing of the cluster.
+
+    No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s`
+    even when every server of ours is dead.
     """
     container = {
         "name": "main",
@@ -115,7 +132,6 @@ def sandbox_pod(
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(life_s),
         "terminationGracePeriodSeconds": 1,
-        "automountServiceAccountToken": False,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "nodeSelector": config.node_selector,

@@ -13,7 +13,7 @@ class TransferTooLargeError(Exception):
 
 
 class Capture:
-    """Keeps the first and the last half of `limit` bytes, so that neither the beginning nor the verdict of a long output is lost."""
+    """Keeps the first and the last half of `limit` bytes: neither beginning nor verdict of a long output is lost."""
 
     def __init__(self, limit: int) -> None:
         self._half = max(limit // 2, 1)
@@ -55,5 +55,7 @@ class FileSink:
     def __call__(self, data: bytes) -> None:
         self._left -= len(data)
         if self._left < 0:
-            raise TransferTooLargeError("the download is larger than the transfer limit; write less to /logs and artifacts")
+            raise TransferTooLargeError(
+                "the download is larger than the transfer limit; write less to /logs and artifacts"
+            )
         self._file.write(data)

@@ -29,10 +29,12 @@ class Socket(Protocol):
     async def close(self) -> bool: ...
 
 
-async def converse(socket: Socket, *, stdin: AsyncIterable[bytes] | None, half_close: bool, stdout: Sink, stderr: Sink) -> int:
+async def converse(
+    socket: Socket, *, stdin: AsyncIterable[bytes] | None, half_close: bool, stdout: Sink, stderr: Sink
+) -> int:
     """Carry one command's bytes and return its exit code.
 
-    Raises `SandboxTransportError` when the connection ends before the status frame: what the command did is then unknown.
+    Raises `SandboxTransportError` when the connection ends before the status: what the command did is then unknown.
     """
     feeding = asyncio.ensure_future(_feed(socket, stdin, half_close=half_close)) if stdin is not None else None
     sinks = {STDOUT: stdout, STDERR: stderr}
@@ -78,7 +80,7 @@ def exit_code(status: bytes) -> int:
 
 
 async def _feed(socket: Socket, source: AsyncIterable[bytes], *, half_close: bool) -> None:
-    """A command may end before it has read everything; then the connection closes under us and its status tells the rest."""
+    """A command may end before it has read everything; the connection then closes, and its status tells the rest."""
     try:
         async for data in source:
             await socket.send_bytes(bytes([STDIN]) + data)

@@ -1,0 +1,182 @@
+"""The pod sandbox on a real cluster: the suite of all sandboxes, and what only pods can do.
+
+Needs KUBECONFIG and an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes and removes its own namespace.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from harbor.models.task.config import NetworkPolicy
+
+from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
+from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError
+from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider, KubernetesSandbox
+from harborrl_agent_server.settings import JobIdentity, Settings
+from support.agent_http import replies
+from support.agent_server import BUDGETS, MARKS, stage
+from support.agent_tasks import write_task
+from support.sandbox_suite import SandboxSuite, built, started
+
+IMAGE = os.environ.get("HARBORRL_TEST_SANDBOX_IMAGE", "localhost/devcluster/busybox:1")
+
+pytestmark = [pytest.mark.cluster, MARKS[1]]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    cluster = await Cluster.connect()
+    yield cluster
+    await cluster.close()
+
+
+@pytest.fixture
+async def namespace(cluster: Cluster) -> AsyncIterator[str]:
+    name = f"hrl-sandbox-test-{uuid4().hex[:6]}"
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    await cluster.request("POST", "/api/v1/namespaces", body=body)
+    yield name
+    await cluster.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def settings(namespace: str, tmp_path: Path) -> Settings:
+    return Settings(
+        tasks_dir=tmp_path,
+        trials_dir=tmp_path / "trials",
+        sandbox_namespace=namespace,
+        sandbox_image=IMAGE,
+        pod_name=f"agent-{uuid4().hex[:6]}",
+        budgets=replace(BUDGETS, environment_start_s=60),
+    )
+
+
+@pytest.fixture
+async def provider(settings: Settings) -> AsyncIterator[KubernetesProvider]:
+    provider = KubernetesProvider.from_settings(settings)
+    await provider.open()
+    yield provider
+    await provider.close()
+
+
+@pytest.fixture
+async def sandbox(provider: KubernetesProvider, tmp_path: Path) -> AsyncIterator[ShellSandbox]:
+    async with started(provider, tmp_path / "sandbox") as sandbox:
+        yield sandbox
+
+
+async def pods(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    listed = await cluster.request("GET", f"/api/v1/namespaces/{namespace}/pods")
+    return [pod for pod in listed["items"] if not pod["metadata"].get("deletionTimestamp")]
+
+
+class TestPodSandbox(SandboxSuite):
+    pass
+
+
+async def test_a_pod_carries_no_token_and_is_owned_by_the_servers_anchor(
+    cluster: Cluster, provider: KubernetesProvider, sandbox: ShellSandbox
+) -> None:
+    pod = (await pods(cluster, provider.namespace))[0]
+    assert pod["metadata"]["ownerReferences"][0]["name"] == provider.anchor.name
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert pod["metadata"]["labels"]["harborrl.dev/role"] == "sandbox"
+    assert (await sandbox.exec("test -e /var/run/secrets/kubernetes.io")).return_code == 1
+
+
+async def test_a_pod_deleted_by_others_is_a_lost_sandbox(
+    cluster: Cluster, sandbox: ShellSandbox, namespace: str
+) -> None:
+    assert isinstance(sandbox, KubernetesSandbox)
+    command = asyncio.ensure_future(sandbox.exec("sleep 600"))
+    await cluster.request(
+        "DELETE", f"/api/v1/namespaces/{namespace}/pods/{sandbox.name}", body={"gracePeriodSeconds": 1}
+    )
+    with pytest.raises(SandboxLostError):
+        async with asyncio.timeout(20):
+            await command
+
+
+async def test_an_image_name_that_cannot_be_is_refused_at_once(provider: KubernetesProvider, tmp_path: Path) -> None:
+    async with httpx.AsyncClient() as client:
+        sandbox = built(provider, tmp_path / "bad", client, NetworkPolicy(), docker_image="UPPER//x")
+        with pytest.raises(SandboxStartError, match="InvalidImageName"):
+            async with asyncio.timeout(20):
+                await sandbox.start(force_build=False)
+        await sandbox.stop(delete=True)
+
+
+async def test_a_full_quota_names_itself(cluster: Cluster, provider: KubernetesProvider, tmp_path: Path) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none"},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    await cluster.request("POST", f"/api/v1/namespaces/{provider.namespace}/resourcequotas", body=quota)
+    provider.quota_grace_s = 1
+    async with httpx.AsyncClient() as client:
+        sandbox = built(provider, tmp_path / "quota", client, NetworkPolicy())
+        with pytest.raises(SandboxStartError, match="QuotaExceeded.*raise the quota"):
+            await sandbox.start(force_build=False)
+        await sandbox.stop(delete=True)
+
+
+async def test_a_trial_cancelled_while_its_pod_is_being_created_leaves_none(
+    cluster: Cluster, provider: KubernetesProvider, tmp_path: Path
+) -> None:
+    async with httpx.AsyncClient() as client:
+        sandbox = built(provider, tmp_path / "early", client, NetworkPolicy())
+        start = asyncio.ensure_future(sandbox.start(force_build=False))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        await sandbox.stop(delete=True)
+    assert await pods(cluster, provider.namespace) == []
+
+
+async def test_a_server_that_restarts_sweeps_what_it_left(
+    cluster: Cluster, provider: KubernetesProvider, settings: Settings, tmp_path: Path
+) -> None:
+    async with httpx.AsyncClient() as client:
+        left = built(provider, tmp_path / "left", client, NetworkPolicy())
+        await left.start(force_build=False)
+        foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}}
+        foreign["spec"] = {"containers": [{"name": "c", "image": IMAGE, "command": ["sleep", "600"]}]}
+        await cluster.request("POST", f"/api/v1/namespaces/{settings.sandbox_namespace}/pods", body=foreign)
+        again = KubernetesProvider.from_settings(settings)
+        await again.open()
+        names = [pod["metadata"]["name"] for pod in await pods(cluster, settings.sandbox_namespace)]
+        assert names == ["foreign"]
+        await again.close()
+
+
+async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
+    cluster: Cluster, provider: KubernetesProvider, settings: Settings, tmp_path: Path
+) -> None:
+    tasks = tmp_path / "tasks"
+    write_task(tasks)
+    script = replies("```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
+    async with stage(tasks, script, provider=provider, budgets=settings.budgets) as server:
+        answer = await server.run()
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)
+
+
+async def test_a_server_whose_job_is_gone_removes_the_jobs_anchor(cluster: Cluster, settings: Settings) -> None:
+    job = JobIdentity("nowhere", "no-such-job", uuid4().hex)
+    provider = KubernetesProvider.from_settings(replace(settings, job=job))
+    await provider.open()
+    path = f"/api/v1/namespaces/{settings.sandbox_namespace}/configmaps/nowhere-no-such-job-{job.uid[:8]}"
+    await cluster.request("GET", path)
+    await provider.close()
+    with pytest.raises(KubeError, match="404"):
+        await cluster.request("GET", path)

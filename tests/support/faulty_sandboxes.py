@@ -1,0 +1,48 @@
+"""Local sandboxes that break in one place, as real ones do."""
+
+import asyncio
+from typing import override
+
+from harborrl_agent_server.errors import SandboxLostError, SandboxResourceError, SandboxStartError
+from harborrl_agent_server.sandboxes.local import LocalSandbox
+
+
+class NeverStarts(LocalSandbox):
+    @override
+    async def boot(self) -> None:
+        raise SandboxStartError("ImagePullFailed", "pull access denied for nowhere/nothing")
+
+
+class StopRaises(LocalSandbox):
+    @override
+    async def stop(self, delete: bool) -> None:
+        await super().stop(delete)
+        raise RuntimeError("the daemon does not answer")
+
+
+class StopHangs(LocalSandbox):
+    """Harbor's way to end it never returns; ours still works."""
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        await asyncio.Event().wait()
+
+
+class LostDuringCommand(LocalSandbox):
+    @override
+    async def exec(self, command: str, *args: object, **kwargs: object) -> object:  # type: ignore[override] # passes all on
+        if "lose-me" in command:
+            error = SandboxLostError("node gone")
+            self.scope.blame(error)
+            raise error
+        return await super().exec(command, *args, **kwargs)  # type: ignore[arg-type] # passes all on
+
+
+class OutOfMemory(LocalSandbox):
+    @override
+    async def exec(self, command: str, *args: object, **kwargs: object) -> object:  # type: ignore[override] # passes all on
+        if "eat" in command:
+            error = SandboxResourceError("OOMKilled")
+            self.scope.blame(error)
+            raise error
+        return await super().exec(command, *args, **kwargs)  # type: ignore[arg-type] # passes all on

@@ -1,0 +1,274 @@
+"""Who ends a run, and what is left of it: slots, flush, clients that leave, hanging teardown, SIGTERM."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from support.agent_http import SessionServer, eventually, replies, serving
+from support.agent_server import BUDGETS, MARKS, CustomProvider, Stage, stage
+from support.agent_tasks import write_task
+from support.faulty_sandboxes import StopHangs
+
+pytestmark = MARKS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    root = tmp_path / "tasks"
+    write_task(root)
+    return root
+
+
+class Gate:
+    """A session server that holds every request until it is opened, and tells when so many wait at it."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.peak = 0
+        self.opened = asyncio.Event()
+        self._arrived = asyncio.Condition()
+
+    async def reply(self) -> str:
+        async with self._arrived:
+            self.waiting += 1
+            self.peak = max(self.peak, self.waiting)
+            self._arrived.notify_all()
+        try:
+            await self.opened.wait()
+        finally:
+            self.waiting -= 1
+        return "TASK_DONE"
+
+    async def until(self, number: int) -> None:
+        async with self._arrived, asyncio.timeout(20):
+            await self._arrived.wait_for(lambda: self.waiting >= number)
+
+    def __call__(self, _messages: list[dict[str, Any]], _number: int) -> Any:
+        return self.reply()
+
+
+@contextlib.asynccontextmanager
+async def held(
+    tasks: Path, *groups: tuple[str, int], slots: int, **changes: Any
+) -> AsyncIterator[tuple[Stage, Gate, dict[str, Any]]]:
+    """Runs of several training sessions that all wait for their model; the tasks are started in order."""
+    gate = Gate()
+    async with stage(tasks, gate, max_concurrent=slots, **changes) as server:
+        runs: dict[str, list[asyncio.Task[dict[str, Any]]]] = {}
+        for name, count in groups:
+            for _ in range(count):
+                runs.setdefault(name, []).append(asyncio.ensure_future(server.run(session_server_instance_id=name)))
+        await gate.until(min(slots, sum(count for _, count in groups)))
+        try:
+            yield server, gate, runs
+        finally:
+            gate.opened.set()
+            await asyncio.gather(*(run for group in runs.values() for run in group), return_exceptions=True)
+
+
+async def flush(server: Stage, body: dict[str, Any], token: str = "") -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return await server.client.post(f"{server.url}/flush", json=body, headers=headers)
+
+
+async def test_no_more_trials_run_than_there_are_slots(tasks: Path) -> None:
+    async with held(tasks, ("a", 5), slots=2) as (server, gate, runs):
+        health = await server.health()
+        assert (health["in_flight"], health["queued"], health["free"], health["capacity"]) == (2, 3, 0, 2)
+        gate.opened.set()
+        answers = await asyncio.gather(*runs["a"])
+        assert gate.peak <= 2
+    assert {answer["exit_status"] for answer in answers} == {"Submitted"}
+    assert sum(answer["phase_seconds"]["queue"] > 0.01 for answer in answers) >= 3
+
+
+async def test_flush_ends_running_and_queued_runs_of_that_session_only(tasks: Path) -> None:
+    async with held(tasks, ("a", 5), ("b", 1), slots=4) as (server, gate, runs):
+        told = (await flush(server, {"session_server_instance_id": "a"})).json()
+        assert told == {"cancelled": 5, "pending": 0, "ids": ["a"]}
+        answers = await asyncio.gather(*runs["a"])
+        assert {(answer["exit_status"], answer["infra_failure"]) for answer in answers} == {("Aborted", True)}
+        await gate.until(1)
+        gate.opened.set()
+        assert (await runs["b"][0])["exit_status"] == "Submitted"
+
+
+async def test_flush_takes_lists_and_is_harmless_when_repeated_or_unknown(tasks: Path) -> None:
+    async with held(tasks, ("a", 1), ("b", 1), slots=2) as (server, _, __):
+        first = (await flush(server, {"session_server_instance_ids": ["a", "b", "never"]})).json()
+        again = (await flush(server, {"session_server_instance_ids": ["a", "b", "never"]})).json()
+    assert (first["cancelled"], again["cancelled"]) == (2, 0)
+
+
+async def test_a_flushed_session_may_run_again(tasks: Path) -> None:
+    async with stage(tasks, replies("")) as server:
+        await flush(server, {"session_server_instance_id": "instance-a"})
+        assert (await server.run())["exit_status"] == "Submitted"
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+async def test_flush_demands_the_secret_when_there_is_one(tasks: Path, token: str) -> None:
+    async with stage(tasks, replies(""), admin_secret="right") as server:
+        assert (await flush(server, {"session_server_instance_id": "a"}, token)).status_code == 401
+        assert (await flush(server, {"session_server_instance_id": "a"}, "right")).status_code == 200
+
+
+async def test_a_client_that_leaves_frees_its_slot(tasks: Path) -> None:
+    async with held(tasks, ("a", 1), ("b", 1), slots=1) as (server, gate, runs):
+        runs["a"][0].cancel()
+        await asyncio.gather(*runs["a"], return_exceptions=True)
+        await eventually(lambda: server.runs.outcomes["Aborted"] == 1 and gate.waiting == 1)
+        gate.opened.set()
+        assert (await runs["b"][0])["exit_status"] == "Submitted"
+
+
+async def test_a_trial_that_could_not_end_in_time_is_not_started(tasks: Path) -> None:
+    async with stage(tasks, replies("")) as server:
+        answer = await server.run(deadline_s=BUDGETS.total() - 1)
+        assert server.session.requests == []
+    assert (answer["exit_status"], answer["infra_failure"]) == ("QueueTimeout", True)
+    assert "--max-concurrent" in answer["message"]
+
+
+async def test_a_queued_trial_gives_up_the_moment_it_could_no_longer_end_in_time(tasks: Path) -> None:
+    async with held(tasks, ("a", 1), slots=1) as (server, _, __):
+        answer = await server.run(deadline_s=BUDGETS.total() + 0.2, session_server_instance_id="b")
+        assert (await server.health())["queued"] == 0
+    assert answer["exit_status"] == "QueueTimeout"
+
+
+async def test_a_stop_that_hangs_is_forced_and_the_slot_is_freed(tasks: Path) -> None:
+    provider = CustomProvider(f"{StopHangs.__module__}:{StopHangs.__qualname__}")
+    budgets = replace(BUDGETS, cleanup_s=0.3)
+    async with held(tasks, ("a", 1), slots=1, provider=provider, budgets=budgets) as (server, _, runs):
+        assert len(sandbox_processes()) == 1
+        await flush(server, {"session_server_instance_id": "a"})
+        answer = await runs["a"][0]
+        health = await server.health()
+        assert (health["in_flight"], health["status"]) == (0, "degraded")
+        assert "harborrl_agent_leaked_trials_total 1.0" in (await server.client.get(f"{server.url}/metrics")).text
+        assert sandbox_processes() == []
+    assert answer["exit_status"] == "Aborted"
+
+
+def sandbox_processes() -> list[str]:
+    """First processes of sandboxes that this process started and that are still alive."""
+    command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
+    shown = subprocess.run(command, check=False, capture_output=True, text=True).stdout  # noqa: S603 - our own list
+    return [line for line in shown.splitlines() if line.startswith("unshare ")]
+
+
+async def test_nothing_is_left_of_many_trials(tasks: Path) -> None:
+    """File descriptors, loggers and registered runs stay where they were after the first trials."""
+    async with stage(tasks, replies("")) as server:
+        await asyncio.gather(*(server.run() for _ in range(8)))
+        await server.health()
+        before = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208
+        for _ in range(3):
+            await asyncio.gather(*(server.run() for _ in range(8)))
+        await server.health()
+        after = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208
+        assert server.runs.live == set()
+    assert after[0] <= before[0] + 2
+    assert after[1] == before[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 422),
+        (b"[]", 422),
+        (b'{"agent_name": "bash"}', 422),
+        (b'{"instance_id": 7}', 422),
+        (b" " * (32 * 1024 * 1024 + 1), 413),
+    ],
+)
+async def test_a_body_that_is_no_request_is_refused_by_status(tasks: Path, body: bytes, status: int) -> None:
+    async with stage(tasks, replies("")) as server:
+        answer = await server.client.post(f"{server.url}/run", content=body)
+        assert answer.status_code == status
+        assert (await server.health())["status"] == "ok"
+
+
+async def test_a_stopping_server_refuses_new_runs_and_answers_the_running_ones(tasks: Path) -> None:
+    async with held(tasks, ("a", 2), slots=1) as (server, _, runs):
+        await server.runs.stop(10)
+        refused = await server.client.post(f"{server.url}/run", json=server.body())
+        answers = await asyncio.gather(*runs["a"])
+        assert (await server.health())["status"] == "draining"
+    assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+    assert [answer["exit_status"] for answer in answers] == ["Aborted", "Aborted"]
+
+
+async def test_sigterm_ends_the_process_with_every_answer_given_and_no_sandbox_left(
+    tasks: Path, tmp_path: Path
+) -> None:
+    gate = Gate()
+    port_file = tmp_path / "log"
+    with port_file.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(
+                sys.executable,
+                "-m",
+                "harborrl_agent_server",
+                "--sandbox",
+                "local",
+                "--port",
+                "0",
+                "--trials-dir",
+                str(tmp_path / "trials"),
+            ),
+            env={**os.environ, "HARBOR_TASKS_DIR": str(tasks), "PYTHONPATH": str(ROOT / "agent_server")},
+            stderr=log,
+        )
+    try:
+        url = await listening(port_file)
+        session = SessionServer(gate)
+        async with serving(session.app) as session_url, httpx.AsyncClient(timeout=60) as client:
+            body = {"instance_id": "write-greeting", "base_url": f"{session_url}/sessions/s/v1"}
+            run = asyncio.ensure_future(client.post(f"{url}/run", json=body))
+            await gate.until(1)
+            process.send_signal(signal.SIGTERM)
+            answer = (await run).json()
+            async with asyncio.timeout(20):
+                code = await process.wait()
+            gate.opened.set()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (answer["exit_status"], code) == ("Aborted", 0)
+
+
+async def listening(log: Path) -> str:
+    await eventually(lambda: "listening on " in log.read_text(), limit_s=30)
+    return log.read_text().split("listening on ", 1)[1].split()[0]
+
+
+def test_a_whole_trial_never_loads_the_model_library(tasks: Path) -> None:
+    """It would cost six seconds and 170 MB in every server."""
+    code = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from support.agent_server import stage; from support.agent_http import replies\n"
+        "async def main():\n"
+        f"    async with stage(Path({str(tasks)!r}), replies('TASK_DONE')) as server:\n"
+        "        return await server.run()\n"
+        "answer = asyncio.run(main()); print(answer['exit_status'], 'litellm' in sys.modules)"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'agent_server'}:{ROOT / 'tests'}"}
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, env=env, check=True, capture_output=True, text=True)  # noqa: S603 - our own list
+    assert shown.stdout.split() == ["Submitted", "False"]

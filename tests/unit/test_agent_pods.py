@@ -1,0 +1,150 @@
+"""What a pod's status means, which image and resources a task gets: pure."""
+
+from typing import Any
+
+import pytest
+from harbor.models.task.config import EnvironmentConfig
+
+from harborrl_agent_server.errors import SandboxStartError
+from harborrl_agent_server.sandboxes.images import SandboxConfig, image_of, quantity, resources_of
+from harborrl_agent_server.sandboxes.pods import State, judge, labels_for, sandbox_name, sandbox_pod
+from harborrl_agent_server.settings import JobIdentity
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "sb"}, "status": status}
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    return pod(phase="Pending", containerStatuses=[{"state": {"waiting": {"reason": reason, "message": "said"}}}])
+
+
+def ended(reason: str) -> dict[str, Any]:
+    return pod(phase="Failed", containerStatuses=[{"state": {"terminated": {"reason": reason, "exitCode": 137}}}])
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "reason", "own_limits"),
+    [
+        pytest.param(pod(phase="Pending"), State.PENDING, "Pending", False, id="nothing known yet"),
+        pytest.param(
+            pod(phase="Pending", conditions=[UNSCHEDULABLE]), State.PENDING, "Unschedulable", False, id="no node"
+        ),
+        pytest.param(waiting("ContainerCreating"), State.PENDING, "ContainerCreating", False, id="on its way"),
+        pytest.param(waiting("ErrImagePull"), State.TROUBLED, "ImagePullFailed", False, id="a pull that may heal"),
+        pytest.param(waiting("ImagePullBackOff"), State.TROUBLED, "ImagePullFailed", False, id="the same, later"),
+        pytest.param(
+            waiting("InvalidImageName"), State.FAILED, "InvalidImageName", False, id="a name that never heals"
+        ),
+        pytest.param(ended("OOMKilled"), State.FAILED, "OOMKilled", True, id="out of memory"),
+        pytest.param(ended("Error"), State.FAILED, "Error", False, id="ended"),
+        pytest.param(
+            pod(phase="Failed", reason="Evicted", message="ephemeral local storage usage exceeds"),
+            State.FAILED,
+            "Evicted",
+            True,
+            id="too much storage",
+        ),
+        pytest.param(
+            pod(phase="Failed", reason="Evicted", message="node was low on memory"),
+            State.FAILED,
+            "Evicted",
+            False,
+            id="node",
+        ),
+        pytest.param(
+            pod(phase="Failed", reason="DeadlineExceeded"), State.FAILED, "DeadlineExceeded", False, id="too old"
+        ),
+        pytest.param(
+            pod(phase="Running", containerStatuses=[{"state": {"running": {}}}]), State.READY, "", False, id="running"
+        ),
+    ],
+)
+def test_a_status_is_judged(seen: dict[str, Any], state: State, reason: str, own_limits: bool) -> None:
+    verdict = judge(seen)
+    assert (verdict.state, verdict.reason, verdict.own_limits) == (state, reason, own_limits)
+
+
+def test_a_running_pod_that_is_gone_is_lost() -> None:
+    running = pod(phase="Running", containerStatuses=[{"state": {"running": {}}}])
+    assert judge(running, gone=True).reason == "Deleted"
+
+
+def config(**values: Any) -> SandboxConfig:
+    return SandboxConfig.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "image"),
+    [
+        ({"docker_image": "a:1"}, {}, "a:1"),
+        ({"docker_image": "a:1"}, {"images": {"map": {"a:1": "mirror/a:1"}}}, "mirror/a:1"),
+        ({}, {"images": {"map": {"task-x": "b:2"}, "template": "t/{task}"}}, "b:2"),
+        ({}, {"images": {"template": "registry/{task}:{hash}"}}, "registry/task-x:abc"),
+        ({}, {}, "fallback"),
+    ],
+)
+def test_the_nearest_word_on_the_image_wins(task: dict[str, Any], settings: dict[str, Any], image: str) -> None:
+    assert image_of(EnvironmentConfig(**task), ["task-x", "x"], "abc", config(**settings), "fallback") == image
+
+
+def test_a_task_without_any_image_is_told_where_to_name_one() -> None:
+    with pytest.raises(SandboxStartError, match=r"NoImage.*docker_image.*--sandbox-image"):
+        image_of(EnvironmentConfig(), ["x"], "", config(), None)
+
+
+def test_memory_is_a_limit_and_cpu_may_burst() -> None:
+    resources = resources_of(EnvironmentConfig(cpus=0.5, memory_mb=64), config(defaults={"requests": {"cpu": 1}}))
+    assert resources == {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+
+
+def test_a_task_that_asks_for_more_than_the_limit_is_refused_by_name() -> None:
+    with pytest.raises(SandboxStartError, match=r"ResourcesRefused.*memory 4096Mi.*allows 1Gi"):
+        resources_of(EnvironmentConfig(memory_mb=4096), config(limits={"limits": {"memory": "1Gi"}}))
+
+
+@pytest.mark.parametrize(("text", "number"), [("500m", 0.5), ("1Gi", 2**30), ("2G", 2e9), ("3", 3), ("64Mi", 2**26)])
+def test_quantities_are_numbers(text: str, number: float) -> None:
+    assert float(quantity(text)) == number
+
+
+def test_names_fit_and_differ_where_their_ends_differ() -> None:
+    names = {sandbox_name("x" * 80 + end) for end in ("__env", "__verifier__trial")}
+    assert len(names) == 2
+    assert all(len(name) <= 63 and name.startswith("sb-") for name in names)
+
+
+def test_the_labels_of_docs_contracts_are_on_every_sandbox() -> None:
+    assert labels_for(JobIdentity("research", "quickstart", "uid"), "sandbox") == {
+        "app.kubernetes.io/managed-by": "harborrl",
+        "harborrl.dev/role": "sandbox",
+        "harborrl.dev/job": "quickstart",
+        "harborrl.dev/job-namespace": "research",
+        "harborrl.dev/job-uid": "uid",
+    }
+
+
+def test_the_pod_holds_nothing_of_the_cluster_and_ends_by_itself() -> None:
+    made = sandbox_pod(
+        name="sb",
+        namespace="n",
+        labels={},
+        owner={},
+        image="i",
+        resources={},
+        env={},
+        life_s=700.9,
+        config=config(images={"pullSecrets": ["s"]}),
+    )
+    spec = made["spec"]
+    assert (spec["activeDeadlineSeconds"], spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (
+        700,
+        False,
+        False,
+    )
+    assert spec["imagePullSecrets"] == [{"name": "s"}]
+    assert spec["containers"][0]["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert "runtimeClassName" not in spec

@@ -1,0 +1,73 @@
+"""A server that cannot work says so in one line before it listens."""
+
+from pathlib import Path
+
+import pytest
+
+from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.serve import ladder
+from harborrl_agent_server.settings import Budgets, settings_from
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> list[str]:
+    return ["--trials-dir", str(tmp_path / "trials"), "--sandbox", "local"]
+
+
+def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
+    line = (
+        "--host 0.0.0.0 --port 30000 --dashboard-port 0 --max-concurrent 3 --agent-timeout 300 "
+        "--environment-start-timeout 120 --agent-setup-timeout 60 --verifier-timeout 120 --cleanup-timeout 60 "
+        '--agent-name bash --agent-kwargs {"maxTurns":3} --sandbox kubernetes --sandbox-namespace ns '
+        '--sandbox-image i:1 --sandbox-config {"namespace":"ns"}'
+    )
+    environment = {
+        "HARBOR_TASKS_DIR": str(tmp_path),
+        "HARBOR_ADMIN_SECRET": "s",
+        "HARBORRL_JOB_NAMESPACE": "research",
+        "HARBORRL_JOB_NAME": "quickstart",
+        "HARBORRL_JOB_UID": "u",
+        "POD_NAME": "quickstart-agent-1",
+    }
+    settings = settings_from([*line.split(), "--trials-dir", str(tmp_path / "t")], environment)
+    assert settings.budgets == Budgets(120, 60, 300, 120, 60)
+    assert (settings.max_concurrent, settings.agent_kwargs, settings.sandbox_config) == (
+        3,
+        {"maxTurns": 3},
+        {"namespace": "ns"},
+    )
+    assert (settings.job.name, settings.pod_name, settings.admin_secret) == ("quickstart", "quickstart-agent-1", "s")
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--sandbox", "dokcer"], "--sandbox dokcer: unknown kind; one of kubernetes, local"),
+        (["--max-concurrent", "0"], "--max-concurrent 0: at least 1"),
+        (["--agent-kwargs", "{"], "--agent-kwargs is not JSON"),
+        (["--sandbox-config", "[]"], "--sandbox-config must be a JSON object"),
+        (["--verifier-timeout", "0"], "time-outs must be positive seconds: verifier_s"),
+        (["--dashboard-port", "8080"], "--dashboard-port 8080: there is no dashboard"),
+    ],
+)
+def test_a_wrong_flag_is_named(flags: list[str], tmp_path: Path, extra: list[str], said: str) -> None:
+    with pytest.raises(StartupError, match=said.replace("(", r"\(")):
+        settings_from([*flags, *extra], {"HARBOR_TASKS_DIR": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [({}, "HARBOR_TASKS_DIR is not set"), ({"HARBOR_TASKS_DIR": "/no/where"}, "is not a directory")],
+)
+def test_a_missing_tasks_folder_is_refused(flags: list[str], environment: dict[str, str], said: str) -> None:
+    with pytest.raises(StartupError, match=said):
+        settings_from(flags, environment)
+
+
+def test_the_secret_is_not_shown(flags: list[str], tmp_path: Path) -> None:
+    environment = {"HARBOR_TASKS_DIR": str(tmp_path), "HARBOR_ADMIN_SECRET": "canary"}
+    assert "canary" not in repr(settings_from(flags, environment))
+
+
+def test_the_ladder_of_time_outs_is_printed_with_its_sum() -> None:
+    assert "7020 s" in ladder(Budgets())
