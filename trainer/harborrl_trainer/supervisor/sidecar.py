@@ -17,6 +17,7 @@ from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError, Sub
 from harborrl_trainer.supervisor.start import Follow, Lost, PodLife, Submit
 from harborrl_trainer.supervisor.verdict import Driver, DriverState, lost, missed
 
+COMMAND = "python -m harborrl_trainer run"
 TICK_SECONDS = 1.0
 EXISTS_TRIES = 3
 """Times that the API server is asked whether the job still exists, before it is taken to exist."""
@@ -38,11 +39,11 @@ class World:
 
 
 class Supervisor:
-    def __init__(self, job: JobDocument, attempt: int, world: World, python: str = "python") -> None:
+    def __init__(self, job: JobDocument, attempt: int, world: World, command: str = COMMAND) -> None:
         self._job = job
         self._attempt = attempt
         self._world = world
-        self._python = python
+        self._command = command
         self._run = RunLayout.of(job)
         self._told_to_leave = False
         self._last_said = ""
@@ -113,7 +114,7 @@ class Supervisor:
 
     async def _submit(self, follower: Follower) -> None:
         submission, (attempt, incarnation) = follower.driver.submission_id, follower.id
-        command = f"{self._python} -m harborrl_trainer run --attempt {attempt} --incarnation {incarnation}"
+        command = f"{self._command} --attempt {attempt} --incarnation {incarnation}"
         try:
             await self._world.ray.submit(submission, command)
         except RayUnavailableError as error:
