@@ -1,4 +1,4 @@
-"""A driver that does what an engine owes the supervisor, and no learning: begin, dump, save when asked, leave with 75."""
+"""What an engine owes the supervisor, and no learning: begin, dump, save when asked, leave with 75."""
 
 import argparse
 import os

@@ -5,6 +5,7 @@ those of docs/contracts.md; the last line on standard error is one sentence.
 """
 
 import argparse
+import io
 import os
 import sys
 import traceback
@@ -55,6 +56,7 @@ def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mappin
 
             return supervise(job, _attempt(job, environment))
         case _:
+            _write_line_by_line()
             return _run(job, options.attempt, options.incarnation)
 
 
@@ -67,6 +69,12 @@ def _run(job: JobDocument, attempt: int, incarnation: int) -> int:
     except ModuleNotFoundError as error:
         raise missing_engine(job.engine, f"module {error.name} is not installed") from error
     return train(job, attempt, incarnation)
+
+
+def _write_line_by_line() -> None:
+    """Ray collects output through a file, for which Python holds whole pages back: a killed driver would be mute."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 def _attempt(job: JobDocument, environment: Mapping[str, str]) -> int:

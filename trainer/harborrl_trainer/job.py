@@ -179,7 +179,7 @@ class Checkpoint(_Part):
 
 
 class ResumeFrom(_Part):
-    """The only way to continue another run; a path is relative to the checkpoints volume."""
+    """The only way to continue another run: a job of this namespace, or a path (relative to the checkpoints volume)."""
 
     job: str | None = None
     path: str | None = None
