@@ -68,6 +68,12 @@ def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None
     assert done.stdout.strip() == "[]"
 
 
+def test_a_preflight_that_breaks_does_not_read_as_a_refusal() -> None:
+    broken = failure_of(ValueError("bug"))
+    assert (broken.code_for("preflight"), broken.code_for("run")) == (70, 1)
+    assert failure_of(ConfigurationError("a: wrong")).code_for("preflight") == 64
+
+
 def test_a_bad_attempt_in_the_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "job.json").write_text(jobs.job(tmp_path).model_dump_json(by_alias=True))
     assert main(["supervise"], {"HARBORRL_JOB": str(tmp_path / "job.json"), "HARBORRL_ATTEMPT": "x"}) == 64

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stdout.flush()
         sys.stderr.write(failure.sentence + "\n")
         sys.stderr.flush()
-        return failure.exit_code
+        return failure.code_for(next(iter(arguments), ""))
 
 
 def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mapping[str, str]) -> int:

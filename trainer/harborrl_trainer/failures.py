@@ -4,7 +4,14 @@ import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harborrl_trainer.errors import APPLICATION, ConfigurationError, InfrastructureError, StorageError, TrainerError
+from harborrl_trainer.errors import (
+    APPLICATION,
+    CRASHED,
+    ConfigurationError,
+    InfrastructureError,
+    StorageError,
+    TrainerError,
+)
 
 _STORAGE_ERRNO = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE})
 _RAY_INFRASTRUCTURE = frozenset(
@@ -32,6 +39,9 @@ class Failure:
     """One line: what, where, what to do."""
     known: bool
     """True: the sentence is enough. False: a person will want the traceback above it."""
+
+    def code_for(self, command: str) -> int:
+        return CRASHED if command == "preflight" and self.exit_code == APPLICATION else self.exit_code
 
 
 def failure_of(error: BaseException) -> Failure:
