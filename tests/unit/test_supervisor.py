@@ -219,7 +219,18 @@ async def test_an_api_server_that_is_away_is_outlived_with_back_off(pod: Pod) ->
     pod.clock.at(600, back)
     await pod.supervise(700)
     assert pod.cluster.states == ["FAILED"]
-    assert pod.cluster.writes[0][0] <= 631
+    assert 600 <= pod.cluster.writes[0][0] <= 605
+
+
+async def test_a_verdict_that_could_not_be_written_is_tried_again_on_leaving(pod: Pod) -> None:
+    def set_down(down: bool) -> None:
+        pod.cluster.down = down
+
+    pod.clock.at(5, lambda: set_down(True))
+    pod.clock.at(10, lambda: pod.end_driver(0))
+    pod.clock.at(30, lambda: set_down(False))
+    await pod.supervise(20)
+    assert pod.cluster.states[-1] == "SUCCEEDED"
 
 
 async def test_an_overtaken_supervisor_keeps_silent(pod: Pod, tmp_path: Path) -> None:

@@ -195,6 +195,8 @@ class JobDocument(_Part):
     data: Data
     eval: Evaluation | None = None
     config: TrainingConfig = TrainingConfig()
+    lora: dict[str, Any] | None = None
+    """Adapter settings; set, a checkpoint holds the adapter alone."""
     max_seq_len: Annotated[int, Field(ge=2)]
     """Tokens a trajectory, prompt included."""
     nodes: Count = 1

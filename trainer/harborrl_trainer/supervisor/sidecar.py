@@ -19,6 +19,8 @@ from harborrl_trainer.supervisor.verdict import Driver, DriverState, lost, misse
 
 COMMAND = "python -m harborrl_trainer run"
 TICK_SECONDS = 1.0
+FAREWELL_SECONDS = 15.0
+"""Within the 30 s that the pod's grace period has beyond the checkpoint's."""
 EXISTS_TRIES = 3
 """Times that the API server is asked whether the job still exists, before it is taken to exist."""
 
@@ -63,6 +65,14 @@ class Supervisor:
                 await self._end(follower, publisher)
             await self._tick(follower, publisher)
             await self._world.sleep(TICK_SECONDS)
+        await self._take_leave(follower, publisher)
+
+    async def _take_leave(self, follower: Follower, publisher: Publisher) -> None:
+        """A verdict that could not be written yet gets a few more tries: nobody else could tell it."""
+        until = self._world.now() + FAREWELL_SECONDS
+        while follower.driver.ended and publisher.trouble and self._world.now() < until:
+            await self._world.sleep(TICK_SECONDS)
+            await self._tick(follower, publisher)
 
     async def _tick(self, follower: Follower, publisher: Publisher) -> None:
         if not follower.driver.submitted:
