@@ -48,7 +48,7 @@ def test_the_miles_engine_is_refused_until_it_is_there(tmp_path: Path) -> None:
     document = jobs.job(tmp_path, engine="miles").model_dump_json(by_alias=True)
     done = command(tmp_path, "run", "--attempt", "1", "--incarnation", "1", document=document)
     assert done.returncode == 64
-    assert done.stderr.splitlines()[-1].startswith("trainer.engine: 'miles' cannot run in this image")
+    assert done.stderr.splitlines()[-1].startswith("trainer.engine: 'miles' is not part of this version")
 
 
 def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn, override
 
 from harborrl_trainer.errors import ConfigurationError
-from harborrl_trainer.failures import failure_of, missing_engine
+from harborrl_trainer.failures import failure_of
 from harborrl_trainer.job import DEFAULT_PATH, JobDocument, read_job
 
 type Engine = Callable[[JobDocument, int, int], int]
@@ -63,11 +63,16 @@ def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mappin
 def _run(job: JobDocument, attempt: int, incarnation: int) -> int:
     module = ENGINES.get(job.engine)
     if module is None:
-        raise missing_engine(job.engine, "its launcher is not part of this version")
+        raise ConfigurationError(
+            f"trainer.engine: '{job.engine}' is not part of this version; set trainer.engine: native"
+        )
     try:
         train: Engine = import_module(module).main
     except ModuleNotFoundError as error:
-        raise missing_engine(job.engine, f"module {error.name} is not installed") from error
+        raise ConfigurationError(
+            f"trainer.engine: '{job.engine}' needs module {error.name}, which this image lacks; "
+            "set trainer.image to the trainer image of this version"
+        ) from error
     return train(job, attempt, incarnation)
 
 

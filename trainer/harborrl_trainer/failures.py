@@ -64,12 +64,6 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(APPLICATION, one_line(sentence), known=False)
 
 
-def missing_engine(engine: str, why: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"trainer.engine: '{engine}' cannot run in this image ({why}); set trainer.engine: native"
-    )
-
-
 def one_line(text: str, limit: int = 600) -> str:
     joined = " ".join(text.split())
     return joined if len(joined) <= limit else joined[: limit - 1] + "…"
