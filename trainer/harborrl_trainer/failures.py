@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from harborrl_trainer.errors import (
     APPLICATION,
     CRASHED,
-    ConfigurationError,
     InfrastructureError,
     StorageError,
     TrainerError,
