@@ -344,6 +344,20 @@ async def test_a_job_that_cannot_be_asked_after_is_taken_to_exist(pod: Pod) -> N
     assert pod.marks.released
 
 
+async def test_a_volume_that_takes_no_request_does_not_hold_the_pod(pod: Pod) -> None:
+    def break_volume() -> None:
+        folder = pod.mine().checkpoints
+        folder.rmdir()
+        folder.write_text("a file where the checkpoints belong")
+
+    pod.clock.at(15, break_volume)
+    pod.clock.at(20, pod.terminate)
+    await pod.supervise(80)
+    assert any("cannot ask the driver to save" in line for line in pod.said)
+    assert pod.ray.stops == ["quickstart-a1-i1"]
+    assert pod.marks.released
+
+
 async def test_a_driver_that_has_ended_does_not_hold_its_pod(pod: Pod) -> None:
     pod.clock.at(10, lambda: pod.end_driver(0))
     pod.clock.at(20, pod.terminate)

@@ -1,13 +1,12 @@
 """The sidecar's life: find or submit the driver, follow it, end it when the pod is told to go."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from harborrl_trainer import files, layout
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import RunLayout
-from harborrl_trainer.supervisor import progress, start
+from harborrl_trainer.supervisor import progress, start, volumes
 from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError
 from harborrl_trainer.supervisor.disk import RunReader, Seen
 from harborrl_trainer.supervisor.ending import STOP_SECONDS, Marks, plan_end
@@ -118,7 +117,7 @@ class Supervisor:
                 return follower
             case Submit(incarnation):
                 if incarnation is None:
-                    incarnation = (await asyncio.to_thread(start.claim_next, self._run, self._attempt)).incarnation
+                    incarnation = (await volumes.call(start.claim_next, self._run, self._attempt)).incarnation
                     start.write_life(marks, PodLife(incarnation, submitted=False))
                 return self._follower(incarnation, "STARTING")
 
@@ -142,8 +141,7 @@ class Supervisor:
         plan = plan_end(job_exists=exists, driver_idle=idle, grace_seconds=self._job.checkpoint.grace_seconds)
         self._note(f"told to go; the job {'still exists' if exists else 'is gone'}; plan: {plan}")
         if plan.save:
-            request = self._run.incarnation(*follower.id).stop_request
-            await asyncio.to_thread(files.replace, request, "the pod is told to go\n")
+            await self._ask_to_save(follower)
             await self._wait_for_end(follower, publisher, plan.wait_seconds)
         if not follower.driver.ended:
             await self._stop(follower)
@@ -151,6 +149,14 @@ class Supervisor:
             if plan.save and follower.driver.ended:
                 follower.driver = missed(follower.driver, plan.wait_seconds)
         self._world.marks.release()
+
+    async def _ask_to_save(self, follower: Follower) -> None:
+        """A volume that takes no request would take no checkpoint either; the driver is still given its time."""
+        request = self._run.incarnation(*follower.id).stop_request
+        try:
+            await volumes.call(files.replace, request, "the pod is told to go\n")
+        except OSError as error:
+            self._note(f"{request}: cannot ask the driver to save ({error.strerror or 'the volume does not answer'})")
 
     async def _stop(self, follower: Follower) -> None:
         """Also when no submission was confirmed: an answer may have been lost on its way."""
