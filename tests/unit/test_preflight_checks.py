@@ -293,6 +293,10 @@ def test_a_checkpoint_with_optimizer_is_three_times_one_without(tmp_path: Path) 
     assert checkpoint_bytes(jobs.job(tmp_path, config__noSaveOptim=False), 100) == 1200
 
 
+def test_an_adapters_checkpoint_is_not_taken_for_the_whole_models(tmp_path: Path) -> None:
+    assert checkpoint_bytes(jobs.job(tmp_path, lora={"rank": 16}), 10**9) == 0
+
+
 def checkpoint(volumes: Path, folder: str, *, complete: bool = True) -> None:
     run = volumes / "checkpoints" / "research" / "quickstart-5f0c2a9e"
     jobs.make_checkpoint(run / folder, complete=complete)

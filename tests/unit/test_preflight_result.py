@@ -1,19 +1,20 @@
 """The preflight's result fits a termination message and says the verdict whatever happens to the rest."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import override
+from typing import get_args, override
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harborrl_trainer.__main__ import main
-from harborrl_trainer.preflight.findings import Finding, Outcome, accepted, refuse, render, warn
+from harborrl_trainer.preflight.findings import Finding, Outcome, Reason, accepted, refuse, render, warn
 from harborrl_trainer.preflight.run import run_checks
 from support import jobs
 
@@ -47,6 +48,12 @@ def test_the_contracts_result_is_written_as_it_stands() -> None:
     assert json.loads(render(findings, CONTRACT["facts"])) == CONTRACT
 
 
+def test_every_reason_is_documented_and_no_other() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "trainer.md").read_text()
+    section = page.split("## Preflight")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)) == set(get_args(Reason.__value__))
+
+
 any_finding = st.builds(
     Finding,
     check=st.just("I6"),
@@ -66,7 +73,9 @@ def test_any_result_is_whole_json_of_4_kib_with_the_true_verdict(findings: list[
 
 
 def test_refusals_come_before_warnings_so_that_cutting_never_hides_them() -> None:
-    document = json.loads(render([*(warn("x", "W", "w" * 600) for _ in range(20)), refuse("I6", "NoTasks", "m")], {}))
+    document = json.loads(
+        render([*(warn("x", "LowSpace", "w" * 600) for _ in range(20)), refuse("I6", "NoTasks", "m")], {})
+    )
     assert document["findings"][0]["reason"] == "NoTasks"
     assert document["cut"] > 0
 
@@ -108,7 +117,7 @@ def test_the_command_leaves_the_result_and_refuses_with_1(tmp_path: Path, capsys
     assert code == 1
     reasons = [finding["reason"] for finding in json.loads(result.read_text())["findings"]]
     assert reasons == ["ModelNotFound", "NoTasks", "CapacityTight"]
-    assert capsys.readouterr().err.splitlines()[0].startswith("refuse: ModelNotFound: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("refuse: NoTasks: ")
 
 
 def test_the_command_accepts_a_job_that_can_run(tmp_path: Path) -> None:

@@ -219,7 +219,18 @@ async def test_an_api_server_that_is_away_is_outlived_with_back_off(pod: Pod) ->
     pod.clock.at(600, back)
     await pod.supervise(700)
     assert pod.cluster.states == ["FAILED"]
-    assert pod.cluster.writes[0][0] <= 631
+    assert 600 <= pod.cluster.writes[0][0] <= 605
+
+
+async def test_a_verdict_that_could_not_be_written_is_tried_again_on_leaving(pod: Pod) -> None:
+    def set_down(down: bool) -> None:
+        pod.cluster.down = down
+
+    pod.clock.at(5, lambda: set_down(True))
+    pod.clock.at(10, lambda: pod.end_driver(0))
+    pod.clock.at(30, lambda: set_down(False))
+    await pod.supervise(20)
+    assert pod.cluster.states[-1] == "SUCCEEDED"
 
 
 async def test_an_overtaken_supervisor_keeps_silent(pod: Pod, tmp_path: Path) -> None:
@@ -308,7 +319,7 @@ async def test_a_driver_that_does_not_save_in_time_is_stopped_and_the_miss_is_to
     pod.clock.at(20, watch)
     await pod.supervise(80)
     assert pod.ray.stops == ["quickstart-a1-i1"]
-    assert released_at[0] - 20 <= pod.job.checkpoint.grace_seconds
+    assert pod.job.checkpoint.grace_seconds <= released_at[0] - 20 <= pod.job.checkpoint.grace_seconds + 15
     assert "CheckpointMissed" in pod.cluster.last["driver"]["message"]
 
 
@@ -330,6 +341,20 @@ async def test_a_job_that_cannot_be_asked_after_is_taken_to_exist(pod: Pod) -> N
     assert pod.cluster.questions == 3
     assert pod.mine().stop_request.exists()
     assert pod.ray.stops == []
+    assert pod.marks.released
+
+
+async def test_a_volume_that_takes_no_request_does_not_hold_the_pod(pod: Pod) -> None:
+    def break_volume() -> None:
+        folder = pod.mine().checkpoints
+        folder.rmdir()
+        folder.write_text("a file where the checkpoints belong")
+
+    pod.clock.at(15, break_volume)
+    pod.clock.at(20, pod.terminate)
+    await pod.supervise(80)
+    assert any("cannot ask the driver to save" in line for line in pod.said)
+    assert pod.ray.stops == ["quickstart-a1-i1"]
     assert pod.marks.released
 
 

@@ -48,7 +48,7 @@ def test_the_miles_engine_is_refused_until_it_is_there(tmp_path: Path) -> None:
     document = jobs.job(tmp_path, engine="miles").model_dump_json(by_alias=True)
     done = command(tmp_path, "run", "--attempt", "1", "--incarnation", "1", document=document)
     assert done.returncode == 64
-    assert done.stderr.splitlines()[-1].startswith("trainer.engine: 'miles' cannot run in this image")
+    assert done.stderr.splitlines()[-1].startswith("trainer.engine: 'miles' is not part of this version")
 
 
 def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None:
@@ -66,6 +66,12 @@ def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None
         cwd=tmp_path,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_preflight_that_breaks_does_not_read_as_a_refusal() -> None:
+    broken = failure_of(ValueError("bug"))
+    assert (broken.code_for("preflight"), broken.code_for("run")) == (70, 1)
+    assert failure_of(ConfigurationError("a: wrong")).code_for("preflight") == 64
 
 
 def test_a_bad_attempt_in_the_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ those of docs/contracts.md; the last line on standard error is one sentence.
 """
 
 import argparse
+import io
 import os
 import sys
 import traceback
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn, override
 
 from harborrl_trainer.errors import ConfigurationError
-from harborrl_trainer.failures import failure_of, missing_engine
+from harborrl_trainer.failures import failure_of
 from harborrl_trainer.job import DEFAULT_PATH, JobDocument, read_job
 
 type Engine = Callable[[JobDocument, int, int], int]
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stdout.flush()
         sys.stderr.write(failure.sentence + "\n")
         sys.stderr.flush()
-        return failure.exit_code
+        return failure.code_for(next(iter(arguments), ""))
 
 
 def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mapping[str, str]) -> int:
@@ -55,18 +56,30 @@ def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mappin
 
             return supervise(job, _attempt(job, environment))
         case _:
+            _write_line_by_line()
             return _run(job, options.attempt, options.incarnation)
 
 
 def _run(job: JobDocument, attempt: int, incarnation: int) -> int:
     module = ENGINES.get(job.engine)
     if module is None:
-        raise missing_engine(job.engine, "its launcher is not part of this version")
+        raise ConfigurationError(
+            f"trainer.engine: '{job.engine}' is not part of this version; set trainer.engine: native"
+        )
     try:
         train: Engine = import_module(module).main
     except ModuleNotFoundError as error:
-        raise missing_engine(job.engine, f"module {error.name} is not installed") from error
+        raise ConfigurationError(
+            f"trainer.engine: '{job.engine}' needs module {error.name}, which this image lacks; "
+            "set trainer.image to the trainer image of this version"
+        ) from error
     return train(job, attempt, incarnation)
+
+
+def _write_line_by_line() -> None:
+    """Ray collects output through a file, for which Python holds whole pages back: a killed driver would be mute."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 def _attempt(job: JobDocument, environment: Mapping[str, str]) -> int:

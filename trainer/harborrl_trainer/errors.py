@@ -10,6 +10,8 @@ STOPPED = 75
 """A stop was asked for and a checkpoint was written: not a failure, the next incarnation goes on from it."""
 APPLICATION = 1
 """Anything that no other class names: a bug here or in the model code. Worth one retry, not an endless one."""
+CRASHED = 70
+"""A preflight that broke: 1 would read as a refusal."""
 
 
 class TrainerError(Exception):

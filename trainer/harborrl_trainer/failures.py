@@ -4,7 +4,13 @@ import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harborrl_trainer.errors import APPLICATION, ConfigurationError, InfrastructureError, StorageError, TrainerError
+from harborrl_trainer.errors import (
+    APPLICATION,
+    CRASHED,
+    InfrastructureError,
+    StorageError,
+    TrainerError,
+)
 
 _STORAGE_ERRNO = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE})
 _RAY_INFRASTRUCTURE = frozenset(
@@ -33,6 +39,9 @@ class Failure:
     known: bool
     """True: the sentence is enough. False: a person will want the traceback above it."""
 
+    def code_for(self, command: str) -> int:
+        return CRASHED if command == "preflight" and self.exit_code == APPLICATION else self.exit_code
+
 
 def failure_of(error: BaseException) -> Failure:
     """The first known error of the chain decides: Ray wraps what an actor raised, libraries wrap what the disk said."""
@@ -52,12 +61,6 @@ def failure_of(error: BaseException) -> Failure:
             return Failure(InfrastructureError.exit_code, one_line(sentence), known=True)
     sentence = f"{type(error).__name__}: {error}; the traceback above says where, report it if it is not your own code"
     return Failure(APPLICATION, one_line(sentence), known=False)
-
-
-def missing_engine(engine: str, why: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"trainer.engine: '{engine}' cannot run in this image ({why}); set trainer.engine: native"
-    )
 
 
 def one_line(text: str, limit: int = 600) -> str:

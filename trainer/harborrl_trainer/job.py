@@ -179,7 +179,7 @@ class Checkpoint(_Part):
 
 
 class ResumeFrom(_Part):
-    """The only way to continue another run; a path is relative to the checkpoints volume."""
+    """The only way to continue another run: a job of this namespace, or a path (relative to the checkpoints volume)."""
 
     job: str | None = None
     path: str | None = None
@@ -195,6 +195,8 @@ class JobDocument(_Part):
     data: Data
     eval: Evaluation | None = None
     config: TrainingConfig = TrainingConfig()
+    lora: dict[str, Any] | None = None
+    """Adapter settings; set, a checkpoint holds the adapter alone."""
     max_seq_len: Annotated[int, Field(ge=2)]
     """Tokens a trajectory, prompt included."""
     nodes: Count = 1

@@ -12,13 +12,40 @@ MESSAGE_LIMIT = 700
 """Bytes of one message, so that a single finding cannot crowd out the next."""
 
 
+type Severity = Literal["refuse", "warn"]
+type Reason = Literal[
+    "AgentServerUnhealthy",
+    "BudgetsUnknown",
+    "CapacityTight",
+    "CapacityTooSmall",
+    "CapacityUnknown",
+    "CheckTimedOut",
+    "CheckpointIncomplete",
+    "DataInvalid",
+    "DataNotFound",
+    "LowSpace",
+    "ModelIncomplete",
+    "ModelNotFound",
+    "NoTasks",
+    "PromptEmpty",
+    "ReservedKeysStripped",
+    "ResumeSourceInvalid",
+    "TaskInvalid",
+    "TaskNotFound",
+    "TaskWithoutVerifier",
+    "TimeoutOrder",
+    "VolumeNotReadable",
+    "VolumeNotWritable",
+]
+"""The closed list of docs/trainer.md, "Preflight": the operator shows them as condition reasons."""
+
+
 @dataclass(frozen=True)
 class Finding:
     check: str
     """The invariant it belongs to, `I5` say, or `storage`, `model`."""
-    reason: str
-    """A condition reason of docs/trainer.md, "Preflight"."""
-    severity: Literal["refuse", "warn"]
+    reason: Reason
+    severity: Severity
     message: str
     """One sentence or two: what, where, what to do."""
 
@@ -31,11 +58,11 @@ class Outcome:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def refuse(check: str, reason: str, message: str) -> Finding:
+def refuse(check: str, reason: Reason, message: str) -> Finding:
     return Finding(check, reason, "refuse", message)
 
 
-def warn(check: str, reason: str, message: str) -> Finding:
+def warn(check: str, reason: Reason, message: str) -> Finding:
     return Finding(check, reason, "warn", message)
 
 

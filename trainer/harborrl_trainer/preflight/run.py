@@ -93,7 +93,7 @@ def preflight(job: JobDocument, result: Path) -> int:
         raise StorageError(
             f"{result}: cannot write the result ({error.strerror}); name another file by --result"
         ) from error
-    for finding in findings:
+    for finding in sorted(findings, key=lambda finding: finding.severity == "refuse"):
         sys.stderr.write(f"{finding.severity}: {finding.reason}: {finding.message}\n")
     sys.stdout.flush()
     sys.stderr.flush()
@@ -101,7 +101,7 @@ def preflight(job: JobDocument, result: Path) -> int:
 
 
 def _unanswered(name: str, seconds: float) -> Finding:
-    message = f"The check of the {name} gave no answer within {seconds:g} s: a volume or the network hangs. Repair it."
+    message = f"Checking the {name} took longer than {seconds:g} s: a volume or the network hangs. Repair it."
     return refuse("storage", "CheckTimedOut", message)
 
 

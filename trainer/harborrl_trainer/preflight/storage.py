@@ -44,6 +44,8 @@ def check_volume(role: str, folder: Path, least: int, comfortable: int, free: Fr
 
 def checkpoint_bytes(job: JobDocument, parameters: int) -> int:
     """A checkpoint's likely size; an estimate, high rather than low (an engine may save half precision)."""
+    if job.lora is not None:
+        return 0
     return parameters * (_BYTES_WITHOUT if job.config.no_save_optim else _BYTES_WITH_OPTIMIZER)
 
 

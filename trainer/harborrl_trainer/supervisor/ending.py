@@ -9,8 +9,6 @@ from pathlib import Path
 DEFAULT_MARKS = Path("/run/harborrl")
 STOP_SECONDS = 10.0
 """Time that Ray gets to end a driver: it sends SIGTERM, waits 3 s, sends SIGKILL."""
-MARGIN_SECONDS = 10.0
-"""Kept back from the grace period for stopping, the last progress and the containers' own end."""
 
 
 @dataclass(frozen=True)
@@ -18,15 +16,14 @@ class EndPlan:
     save: bool
     """Ask the driver to save and stop by itself."""
     wait_seconds: float
-    """How long it may take to do so before Ray is told to stop it."""
+    """How long it may take to do so before Ray is told to stop it. The pod's own grace period is 30 s longer."""
 
 
 def plan_end(*, job_exists: bool, driver_idle: bool, grace_seconds: float) -> EndPlan:
     """A job that is gone is cancelled at once; one that still exists will go on, so its work is saved first."""
     if driver_idle or not job_exists:
         return EndPlan(save=False, wait_seconds=0)
-    margin = min(MARGIN_SECONDS, grace_seconds / 3)
-    return EndPlan(save=True, wait_seconds=grace_seconds - margin)
+    return EndPlan(save=True, wait_seconds=grace_seconds)
 
 
 class Marks:

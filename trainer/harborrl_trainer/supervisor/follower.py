@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from harborrl_trainer.dumps import SETTLE_SECONDS
 from harborrl_trainer.layout import IncarnationId, IncarnationLayout
-from harborrl_trainer.supervisor import verdict
+from harborrl_trainer.supervisor import verdict, volumes
 from harborrl_trainer.supervisor.disk import RunReader, Seen
 from harborrl_trainer.supervisor.progress import ServerLoad
 from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError
@@ -15,8 +15,6 @@ RAY_SECONDS = 2.0
 DISK_SECONDS = 10.0
 LOG_SECONDS = 60.0
 LOAD_SECONDS = 30.0
-LOOK_TIMEOUT_SECONDS = 10.0
-"""How long a step waits for the volumes. A hanging one leaves the numbers old, and the driver followed all the same."""
 LOST_AFTER = 3
 """Answers in a row that Ray does not know the driver, before it is believed."""
 
@@ -89,12 +87,12 @@ class Follower:
         """The log's tail, also kept as traces/driver.log: the head pod takes Ray's own copy with it."""
         try:
             text = await self._ray.log_tail(self.driver.submission_id)
-            await asyncio.to_thread(self._mine.driver_log.write_text, text, encoding="utf-8")
+            await volumes.call(self._mine.driver_log.write_text, text, encoding="utf-8")
         except RayUnavailableError as error:
             self.trouble = f"driver's log: {error}"
             return ""
         except OSError as error:
-            self.trouble = f"{self._mine.driver_log}: {error.strerror}"
+            self.trouble = f"{self._mine.driver_log}: {error.strerror or 'the volume does not answer'}"
         return text
 
     async def _look_at_disk(self, now: float) -> None:
@@ -103,7 +101,7 @@ class Follower:
             self._look_is_final = self.driver.ended
             settle = 0.0 if self._look_is_final else SETTLE_SECONDS
             self._look = asyncio.create_task(asyncio.to_thread(self._reader.look, now, settle))
-        await asyncio.wait({self._look}, timeout=LOOK_TIMEOUT_SECONDS)
+        await asyncio.wait({self._look}, timeout=volumes.TIMEOUT_SECONDS)
         if not self._look.done():
             self.trouble = "a volume does not answer"
             return

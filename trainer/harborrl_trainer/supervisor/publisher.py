@@ -8,6 +8,8 @@ from harborrl_trainer.supervisor import progress
 from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError, ConflictError, Stored
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_LONGEST_FINAL_PAUSE = 4.0
+"""A verdict is waited for, and there is one a job: it may knock more often."""
 
 
 class Publisher:
@@ -36,7 +38,7 @@ class Publisher:
         except ClusterUnavailableError as error:
             self.trouble = str(error)
             self._not_before = now + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, _LONGEST_FINAL_PAUSE if final else _LONGEST_PAUSE)
         else:
             self.trouble = ""
             self._pause = _FIRST_PAUSE

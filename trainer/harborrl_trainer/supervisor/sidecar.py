@@ -1,13 +1,12 @@
 """The sidecar's life: find or submit the driver, follow it, end it when the pod is told to go."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from harborrl_trainer import files, layout
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import RunLayout
-from harborrl_trainer.supervisor import progress, start
+from harborrl_trainer.supervisor import progress, start, volumes
 from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError
 from harborrl_trainer.supervisor.disk import RunReader, Seen
 from harborrl_trainer.supervisor.ending import STOP_SECONDS, Marks, plan_end
@@ -17,7 +16,10 @@ from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError, Sub
 from harborrl_trainer.supervisor.start import Follow, Lost, PodLife, Submit
 from harborrl_trainer.supervisor.verdict import Driver, DriverState, lost, missed
 
+COMMAND = "python -m harborrl_trainer run"
 TICK_SECONDS = 1.0
+FAREWELL_SECONDS = 15.0
+"""Within the 30 s that the pod's grace period has beyond the checkpoint's."""
 EXISTS_TRIES = 3
 """Times that the API server is asked whether the job still exists, before it is taken to exist."""
 
@@ -38,11 +40,11 @@ class World:
 
 
 class Supervisor:
-    def __init__(self, job: JobDocument, attempt: int, world: World, python: str = "python") -> None:
+    def __init__(self, job: JobDocument, attempt: int, world: World, command: str = COMMAND) -> None:
         self._job = job
         self._attempt = attempt
         self._world = world
-        self._python = python
+        self._command = command
         self._run = RunLayout.of(job)
         self._told_to_leave = False
         self._last_said = ""
@@ -62,6 +64,14 @@ class Supervisor:
                 await self._end(follower, publisher)
             await self._tick(follower, publisher)
             await self._world.sleep(TICK_SECONDS)
+        await self._take_leave(follower, publisher)
+
+    async def _take_leave(self, follower: Follower, publisher: Publisher) -> None:
+        """A verdict that could not be written yet gets a few more tries: nobody else could tell it."""
+        until = self._world.now() + FAREWELL_SECONDS
+        while follower.driver.ended and publisher.trouble and self._world.now() < until:
+            await self._world.sleep(TICK_SECONDS)
+            await self._tick(follower, publisher)
 
     async def _tick(self, follower: Follower, publisher: Publisher) -> None:
         if not follower.driver.submitted:
@@ -107,13 +117,13 @@ class Supervisor:
                 return follower
             case Submit(incarnation):
                 if incarnation is None:
-                    incarnation = (await asyncio.to_thread(start.claim_next, self._run, self._attempt)).incarnation
+                    incarnation = (await volumes.call(start.claim_next, self._run, self._attempt)).incarnation
                     start.write_life(marks, PodLife(incarnation, submitted=False))
                 return self._follower(incarnation, "STARTING")
 
     async def _submit(self, follower: Follower) -> None:
         submission, (attempt, incarnation) = follower.driver.submission_id, follower.id
-        command = f"{self._python} -m harborrl_trainer run --attempt {attempt} --incarnation {incarnation}"
+        command = f"{self._command} --attempt {attempt} --incarnation {incarnation}"
         try:
             await self._world.ray.submit(submission, command)
         except RayUnavailableError as error:
@@ -131,8 +141,7 @@ class Supervisor:
         plan = plan_end(job_exists=exists, driver_idle=idle, grace_seconds=self._job.checkpoint.grace_seconds)
         self._note(f"told to go; the job {'still exists' if exists else 'is gone'}; plan: {plan}")
         if plan.save:
-            request = self._run.incarnation(*follower.id).stop_request
-            await asyncio.to_thread(files.replace, request, "the pod is told to go\n")
+            await self._ask_to_save(follower)
             await self._wait_for_end(follower, publisher, plan.wait_seconds)
         if not follower.driver.ended:
             await self._stop(follower)
@@ -140,6 +149,14 @@ class Supervisor:
             if plan.save and follower.driver.ended:
                 follower.driver = missed(follower.driver, plan.wait_seconds)
         self._world.marks.release()
+
+    async def _ask_to_save(self, follower: Follower) -> None:
+        """A volume that takes no request would take no checkpoint either; the driver is still given its time."""
+        request = self._run.incarnation(*follower.id).stop_request
+        try:
+            await volumes.call(files.replace, request, "the pod is told to go\n")
+        except OSError as error:
+            self._note(f"{request}: cannot ask the driver to save ({error.strerror or 'the volume does not answer'})")
 
     async def _stop(self, follower: Follower) -> None:
         """Also when no submission was confirmed: an answer may have been lost on its way."""

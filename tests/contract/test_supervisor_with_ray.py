@@ -1,0 +1,72 @@
+"""The one thing that a fake of Ray cannot show: that Ray itself behaves as the fake says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harborrl_trainer.layout import RunLayout
+from support import jobs
+from support.local_ray import eventually, local_ray
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHONPATH = os.pathsep.join(str(ROOT / folder) for folder in ("trainer", "tests"))
+
+
+@contextmanager
+def supervisor(folder: Path, dashboard: str) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / "supervisor.log").open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-m", "support.local_supervisor", str(folder), dashboard],
+            env={**os.environ, "PYTHONPATH": PYTHONPATH},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_supervisor_killed_in_the_middle_attaches_again_and_ends_the_driver_in_order(tmp_path: Path) -> None:
+    jobs.make_volumes(tmp_path)
+    job = jobs.job(tmp_path)
+    (tmp_path / "job.json").write_text(job.model_dump_json(by_alias=True))
+    (tmp_path / "marks").mkdir()
+    mine = RunLayout.of(job).incarnation(1, 1)
+    drivers = mine.traces / "drivers.txt"
+
+    def progress() -> dict[str, Any]:
+        path = tmp_path / "progress.json"
+        return json.loads(path.read_text()) if path.exists() else {"driver": {"state": None}}
+
+    def state() -> str | None:
+        found: str | None = progress()["driver"]["state"]
+        return found
+
+    environment = {"HARBORRL_JOB": str(tmp_path / "job.json"), "PYTHONPATH": PYTHONPATH}
+    with local_ray(tmp_path, environment) as dashboard:
+        with supervisor(tmp_path, dashboard) as first:
+            eventually(drivers.exists, 60, "the driver runs")
+            first.send_signal(signal.SIGKILL)
+        with supervisor(tmp_path, dashboard) as second:
+            eventually(lambda: state() == "RUNNING", 30, "the second supervisor sees the driver run")
+            (tmp_path / "marks" / "terminating").touch()
+            eventually((tmp_path / "marks" / "released").exists, 30, "the pod is released")
+            eventually(lambda: state() == "STOPPED", 10, "the end is told")
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(timeout=10) == 0
+
+    assert len(drivers.read_text().splitlines()) == 1
+    final = progress()
+    assert final["driver"]["message"] == "saved checkpoint 0 and stopped as asked"
+    assert final["driver"]["failureClass"] is None
+    assert final["checkpoint"]["rolloutId"] == 0
+    assert final["rollout"]["collected"] == 1
+    assert "saved checkpoint 0" in mine.driver_log.read_text()

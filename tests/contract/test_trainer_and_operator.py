@@ -1,0 +1,50 @@
+"""What the operator writes the trainer reads, and what the trainer reports the operator understands."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from harborrl_operator.constants import Reason as OperatorReason
+from harborrl_operator.progress import read_progress
+from harborrl_operator.resolve import resolve
+from harborrl_trainer.job import parse_job
+from harborrl_trainer.layout import RunLayout
+from harborrl_trainer.preflight.findings import Reason
+from support import hrl, jobs
+from support.supervision import Pod
+
+WARNINGS = {"BudgetsUnknown", "CapacityUnknown", "CheckpointIncomplete", "ReservedKeysStripped"}
+"""Reasons that only warn: the operator quotes their message and never shows them as a condition's reason."""
+
+
+@pytest.mark.parametrize(
+    "spec", [hrl.QUICKSTART_SPEC, hrl.MINIMAL_SPEC, hrl.DESIGN_SPEC], ids=["quickstart", "minimal", "design"]
+)
+def test_every_document_that_the_operator_resolves_is_read_by_the_trainer(spec: dict[str, Any]) -> None:
+    resolved = resolve(hrl.job(base=spec), hrl.SETTINGS)
+    document = resolved.document(attempt=1)
+    job = parse_job(json.dumps(document))
+    assert job.run_path == resolved.job.names.run_path
+    assert job.config.num_rollout == document["config"]["numRollout"]
+    assert RunLayout.of(job).index.is_relative_to(job.storage.checkpoints)
+
+
+async def test_the_operator_understands_the_supervisors_reports(tmp_path: Path) -> None:
+    jobs.make_volumes(tmp_path)
+    pod = Pod(tmp_path)
+    pod.clock.at(5, lambda: pod.dump(pod.mine().rollout_file(0)))
+    pod.clock.at(30, lambda: pod.end_driver(64, "model.path: gone; put it back\n"))
+    await pod.supervise(60)
+    read = read_progress(pod.cluster.last)
+    assert read is not None
+    assert (read.driver_state, read.failure_class) == ("FAILED", "configuration")
+    assert read.driver_message == "model.path: gone; put it back"
+    assert read.rollout is not None
+    assert read.rollout.collected == 1
+    assert read.submission_id == "quickstart-a1-i1"
+
+
+def test_the_operator_knows_every_reason_with_which_a_preflight_refuses() -> None:
+    assert set(get_args(Reason.__value__)) - WARNINGS <= {str(reason) for reason in OperatorReason}
