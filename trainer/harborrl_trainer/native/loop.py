@@ -18,6 +18,7 @@ from harborrl_trainer.native.samples import Sample
 from harborrl_trainer.prompts import Prompt
 from harborrl_trainer.rollout.groups import EveryGroupAborted, Group, keep_whole
 
+
 class Stopped(Exception):  # noqa: N818 - named after what happened
     """A stop was requested; the weights are those of the last rollout that was trained."""
 
@@ -96,9 +97,7 @@ class Trainer:
                 "session": end.session,
                 "agent_metrics": end.agent_metrics,
             }
-            documents.append(
-                samples.document(sample, rollout=rollout, reward=reward, status=status, metadata=metadata)
-            )
+            documents.append(samples.document(sample, rollout=rollout, reward=reward, status=status, metadata=metadata))
             lines.append(samples.trajectory_line(sample, reward=reward, status=status))
         records.dump_lines(self.layout.trajectory_file(rollout, evaluation=evaluation), lines)
         records.dump(
@@ -169,9 +168,7 @@ class Trainer:
         if not self.job.eval or not self.eval_prompts:
             return
         started = time.monotonic()
-        plans = plan_evaluation(
-            self.trained, self.eval_prompts, self.job.eval.samples_per_prompt, self.job.config.seed
-        )
+        plans = plan_evaluation(self.trained, self.eval_prompts, self.job.eval.samples_per_prompt, self.job.config.seed)
         groups = await self._unless_stopped(self.collector.collect(plans))
         self._dump_rollout(self.trained, groups, evaluation=True)
         line = metrics.evaluation(self.trained, groups, seconds=time.monotonic() - started)
