@@ -36,7 +36,9 @@ class Decoder:
         """Fills the slots; logits [pieces, vocabulary] after the last token of each piece, in their order."""
         results: dict[int, torch.Tensor] = {}
         for batch in _batches(pieces):
-            hidden = self._run([token for piece, _ in batch for token in piece.tokens], PrefillStep(self.kv, [p for p, _ in batch]))
+            hidden = self._run(
+                [token for piece, _ in batch for token in piece.tokens], PrefillStep(self.kv, [p for p, _ in batch])
+            )
             at = 0
             for piece, final_of in batch:
                 at += len(piece.tokens)

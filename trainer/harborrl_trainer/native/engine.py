@@ -135,7 +135,10 @@ class Engine:
         load.done(None)
 
     def _admit(self) -> None:
-        wave = [self._waiting.popleft() for _ in range(min(len(self._waiting), len(self._held) - len(self._running)))]
+        free = len(self._held) - len(self._running)
+        wave = [self._waiting.popleft() for _ in range(min(len(self._waiting), free))]
+        if not wave:
+            return
         self._recent.extend(request.prompt for request in wave if request.prompt not in self._recent)
         if not self._running:
             self._choose_prefix()

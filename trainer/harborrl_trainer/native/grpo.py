@@ -51,7 +51,8 @@ def kl_penalty(log_probs: torch.Tensor, reference: torch.Tensor, estimator: KLEs
     if estimator == "k2":
         return difference.square() / 2
     backwards = (-difference).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return (torch.exp(backwards) - 1 - backwards).clamp(-10, 10)
+    # expm1: exp(x) - 1 loses what is left of a small x.
+    return (torch.expm1(backwards) - backwards).clamp(0, 10)
 
 
 def token_mean(token_losses: torch.Tensor, mask: torch.Tensor, tokens_in_batch: int) -> torch.Tensor:

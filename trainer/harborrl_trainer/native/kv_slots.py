@@ -108,9 +108,7 @@ class PrefillStep:
         self._masks = [self._mask(piece) for piece in pieces]
 
     def positions(self) -> torch.Tensor:
-        ranges = [
-            torch.arange(len(piece.tokens)) + self._kv.offset(piece.slot) + piece.start for piece in self._pieces
-        ]
+        ranges = [torch.arange(len(piece.tokens)) + self._kv.offset(piece.slot) + piece.start for piece in self._pieces]
         return torch.cat(ranges)[None]
 
     def attend(
@@ -124,7 +122,10 @@ class PrefillStep:
             keys, values = self._kv.keys[layer], self._kv.values[layer]
             keys[piece.slot, :, piece.start : end] = key[0, :, here]
             values[piece.slot, :, piece.start : end] = value[0, :, here]
-            seen_keys, seen_values = keys[piece.slot : piece.slot + 1, :, :end], values[piece.slot : piece.slot + 1, :, :end]
+            seen_keys, seen_values = (
+                keys[piece.slot : piece.slot + 1, :, :end],
+                values[piece.slot : piece.slot + 1, :, :end],
+            )
             if self._kv.after_prefix[piece.slot]:
                 seen_keys = torch.cat([self._kv.prefix_keys[layer], seen_keys], dim=2)
                 seen_values = torch.cat([self._kv.prefix_values[layer], seen_values], dim=2)

@@ -98,7 +98,9 @@ class Interrupted(Exception):  # noqa: N818 - named after what happened
 
 
 class Policy:
-    def __init__(self, model: PreTrainedModel, config: PolicyConfig, *, reference: PreTrainedModel | None = None) -> None:
+    def __init__(
+        self, model: PreTrainedModel, config: PolicyConfig, *, reference: PreTrainedModel | None = None
+    ) -> None:
         """`model` is float32, loaded with `attn_implementation=ATTENTION`; `reference` likewise, needed for `kl_coef`."""
         self.config = config
         self.model = model

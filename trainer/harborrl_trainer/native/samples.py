@@ -26,7 +26,9 @@ class Sample:
     response: str
 
 
-def document(sample: Sample, *, rollout: int, reward: float, status: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def document(
+    sample: Sample, *, rollout: int, reward: float, status: str, metadata: Mapping[str, Any]
+) -> dict[str, Any]:
     """A Sample dictionary with Miles' keys, plain values only, so that torch.load(weights_only=True) reads it."""
     trajectory = sample.trajectory
     return {
@@ -83,7 +85,12 @@ def train_samples(groups: Sequence[Group[Sample]]) -> list[TrainSample]:
 
 
 def train_data(
-    samples: Sequence[TrainSample], report: StepReport, *, rollout: int, indices: Sequence[int], rewards: Sequence[float]
+    samples: Sequence[TrainSample],
+    report: StepReport,
+    *,
+    rollout: int,
+    indices: Sequence[int],
+    rewards: Sequence[float],
 ) -> dict[str, Any]:
     """What one training rank dumps after the optimizer step(s) on a rollout; one list entry a sample."""
     return {

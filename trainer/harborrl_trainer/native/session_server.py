@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -66,6 +66,9 @@ class SessionStore:
         """From here on the session answers 404, so that a late agent cannot add to a trajectory already taken."""
         self._locks.pop(session_id, None)
         return self._sessions.pop(session_id, None)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        return self._renderer.text(token_ids)
 
     async def chat(self, session: Session, request: ChatRequest) -> dict[str, Any]:
         """One turn. Raises a SessionError for what the client did wrong; the session is then as it was before."""

@@ -36,6 +36,8 @@ class TrialRecord:
     prompt_tokens: int = 0
     response_tokens: int = 0
     weight_version: int = 0
+    replaced: Mapping[str, str] | None = None
+    """Session, outcome and cause of the run that this one replaced, because infrastructure had failed it."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -57,6 +59,7 @@ class TrialRecord:
             "turns": self.turns,
             "tokens": {"prompt": self.prompt_tokens, "response": self.response_tokens},
             "weight_version": self.weight_version,
+            "replaced": self.replaced,
         }
 
 

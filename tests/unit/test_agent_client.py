@@ -1,0 +1,108 @@
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from harborrl_trainer.rollout.agent_client import (
+    AgentClient,
+    AgentServerUnreachable,
+    BadReply,
+    TrialCeilingExceeded,
+    parse_reply,
+)
+
+CONTRACT = Path(__file__).resolve().parents[1] / "contract"
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def contract(name: str) -> Any:
+    return json.loads((CONTRACT / name).read_text())
+
+
+def client(handler: Any, ceiling_s: float = 900) -> AgentClient:
+    return AgentClient("http://agents/", ceiling_s=ceiling_s, admin_secret="s", transport=httpx.MockTransport(handler))
+
+
+async def test_a_trial_is_sent_as_the_contract_says_and_its_reply_is_read() -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=contract("run_response.json"))
+
+    request = contract("run_request.json")
+    reply = await client(answer).run(request)
+    assert (str(seen[0].url), json.loads(seen[0].content)) == ("http://agents/run", request)
+    assert (reply.exit_status, reply.reward, reply.eval_report) == ("Submitted", 0.5, {"reward": 0.5})
+    assert reply.phase_seconds["start"] == 0.9
+
+
+async def test_a_re_run_tells_the_server_the_time_that_is_left() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert json.loads(request.content)["deadline_s"] == 12.5
+        return httpx.Response(200, json=contract("run_response.json"))
+
+    await client(answer).run({}, ceiling_s=12.5)
+
+
+async def test_no_answer_within_the_ceiling_is_its_own_error() -> None:
+    async def never(_: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(TrialCeilingExceeded):
+        await client(never).run({}, ceiling_s=0.01)
+
+
+async def test_a_broken_connection_is_reported_once_and_never_retried() -> None:
+    sent = []
+
+    def breaks(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        raise httpx.ReadError("connection reset")
+
+    with pytest.raises(AgentServerUnreachable):
+        await client(breaks).run({})
+    assert len(sent) == 1
+
+
+@pytest.mark.parametrize("response", [httpx.Response(503), httpx.Response(200, text="<html>"), httpx.Response(200, json=[])])
+async def test_an_answer_that_is_no_outcome_is_a_bad_reply(response: httpx.Response) -> None:
+    with pytest.raises(BadReply):
+        await client(lambda _: response).run({})
+
+
+async def test_health_is_read_from_the_contract() -> None:
+    health = await client(lambda _: httpx.Response(200, json=contract("health.json"))).health()
+    assert (health.ok, health.capacity, health.in_flight, health.queued) == (True, 8, 3, 0)
+
+
+async def test_a_health_report_without_capacity_is_refused() -> None:
+    with pytest.raises(BadReply):
+        await client(lambda _: httpx.Response(200, json={"status": "ok"})).health()
+
+
+async def test_flush_names_the_session_servers_carries_the_secret_and_is_tried_three_times() -> None:
+    seen: list[httpx.Request] = []
+
+    def third_time(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"cancelled": 2}) if len(seen) == 3 else httpx.Response(500)
+
+    assert await client(third_time).flush(["abc"]) == 2
+    assert json.loads(seen[-1].content) == {"session_server_instance_ids": ["abc"]}
+    assert seen[-1].headers["Authorization"] == "Bearer s"
+
+
+async def test_a_flush_that_fails_three_times_is_an_error() -> None:
+    with pytest.raises(AgentServerUnreachable):
+        await client(lambda _: httpx.Response(500)).flush(["abc"])
+
+
+def test_a_nan_on_the_wire_is_kept_for_the_verdict_to_refuse() -> None:
+    reply = parse_reply(b'{"exit_status": "Submitted", "reward": NaN, "eval_report": {"reward": NaN}}')
+    assert reply.reward != reply.reward  # noqa: PLR0124 - NaN alone differs from itself
