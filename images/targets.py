@@ -32,7 +32,17 @@ TARGETS = (
     Target("operator", ("requirements/operator.txt", "operator/harborrl_operator", *DISTRIBUTION)),
     Target("agent-server", ("requirements/agent-server.txt", "agent_server/harborrl_agent_server", *DISTRIBUTION)),
     Target("trainer", ("requirements/trainer.txt", "requirements/torch-cpu.txt", "trainer/harborrl_trainer", *DISTRIBUTION)),
-    Target("quickstart", ("requirements/model.txt", "examples/quickstart")),
+    Target(
+        "quickstart",
+        (
+            "requirements/model.txt",
+            "examples/quickstart/convert_model.py",
+            "examples/quickstart/copy-data",
+            "examples/quickstart/eval.jsonl",
+            "examples/quickstart/tasks",
+            "examples/quickstart/bad/data",
+        ),
+    ),
 )
 BY_NAME = {target.name: target for target in TARGETS}
 

@@ -1,0 +1,2 @@
+#!/bin/sh
+cp /app/notes.txt /app/backup.txt

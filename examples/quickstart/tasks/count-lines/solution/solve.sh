@@ -1,0 +1,2 @@
+#!/bin/sh
+wc -l < /app/names.txt > /app/count.txt

@@ -1,0 +1,2 @@
+#!/bin/sh
+grep ERROR /app/server.log > /app/errors.txt

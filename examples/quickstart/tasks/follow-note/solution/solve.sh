@@ -1,0 +1,3 @@
+#!/bin/sh
+cat /app/note.txt
+echo Lisbon > /app/city.txt

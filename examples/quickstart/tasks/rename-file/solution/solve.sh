@@ -1,0 +1,2 @@
+#!/bin/sh
+mv /app/draft.txt /app/final.txt

@@ -1,0 +1,2 @@
+#!/bin/sh
+sort /app/fruits.txt > /app/sorted.txt
