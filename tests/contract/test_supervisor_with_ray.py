@@ -15,6 +15,7 @@ from support import jobs
 from support.local_ray import eventually, local_ray
 
 ROOT = Path(__file__).resolve().parents[2]
+RAY_TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 PYTHONPATH = os.pathsep.join(str(ROOT / folder) for folder in ("trainer", "tests"))
 
 
@@ -23,7 +24,7 @@ def supervisor(folder: Path, dashboard: str) -> Iterator[subprocess.Popen[bytes]
     with (folder / "supervisor.log").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-m", "support.local_supervisor", str(folder), dashboard],
-            env={**os.environ, "PYTHONPATH": PYTHONPATH},
+            env={**os.environ, **RAY_TOKEN, "PYTHONPATH": PYTHONPATH},
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -50,18 +51,18 @@ def test_a_supervisor_killed_in_the_middle_attaches_again_and_ends_the_driver_in
         found: str | None = progress()["driver"]["state"]
         return found
 
-    environment = {"HARBORRL_JOB": str(tmp_path / "job.json"), "PYTHONPATH": PYTHONPATH}
+    environment = {"HARBORRL_JOB": str(tmp_path / "job.json"), "PYTHONPATH": PYTHONPATH, **RAY_TOKEN}
     with local_ray(tmp_path, environment) as dashboard:
         with supervisor(tmp_path, dashboard) as first:
-            eventually(drivers.exists, 60, "the driver runs")
+            eventually(drivers.exists, "the driver runs", tmp_path)
             first.send_signal(signal.SIGKILL)
         with supervisor(tmp_path, dashboard) as second:
-            eventually(lambda: state() == "RUNNING", 30, "the second supervisor sees the driver run")
+            eventually(lambda: state() == "RUNNING", "the second supervisor sees the driver run", tmp_path)
             (tmp_path / "marks" / "terminating").touch()
-            eventually((tmp_path / "marks" / "released").exists, 30, "the pod is released")
-            eventually(lambda: state() == "STOPPED", 10, "the end is told")
+            eventually((tmp_path / "marks" / "released").exists, "the pod is released", tmp_path)
+            eventually(lambda: state() == "STOPPED", "the end is told", tmp_path)
             second.send_signal(signal.SIGTERM)
-            assert second.wait(timeout=10) == 0
+            assert second.wait(timeout=60) == 0
 
     assert len(drivers.read_text().splitlines()) == 1
     final = progress()

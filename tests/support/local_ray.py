@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 
 _PORTS = (
@@ -23,14 +24,18 @@ _PORTS = (
 )
 
 
-def eventually(claim: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for another process to make `claim` true."""
+def eventually(claim: Callable[[], bool], what: str, logs: Path, seconds: float = 180) -> None:
+    """Wait for another process to make `claim` true; if it does not, show what the processes logged into `logs`.
+
+    The time is for a machine that is busy with other things: on an idle one a claim takes a few seconds.
+    """
     pause = Event()
     for _ in range(int(seconds * 10)):
         if claim():
             return
         pause.wait(0.1)
-    raise AssertionError(f"not within {seconds} s: {what}")
+    told = "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in sorted(logs.glob("*.log")))
+    raise AssertionError(f"not within {seconds} s: {what}\n{told}")
 
 
 @contextmanager
@@ -39,12 +44,13 @@ def local_ray(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
     ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
     arguments = [f"--{name}={port}" for name, port in ports.items()]
     mark = f"harborrl-test-{os.getpid()}"
-    with (folder / "ray.log").open("wb") as log:
+    # Of its own and with a short name: Ray's sockets lie below it, and other Rays of this machine are left alone.
+    with TemporaryDirectory(prefix="hrl-", ignore_cleanup_errors=True) as state, (folder / "ray.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [
                 str(Path(sys.executable).with_name("ray")),
                 *("start", "--head", "--block", "--num-cpus=1", "--object-store-memory=80000000"),
-                *("--include-dashboard=true", "--disable-usage-stats", "--node-ip-address=127.0.0.1"),
+                *("--include-dashboard=true", "--disable-usage-stats", f"--temp-dir={state}"),
                 *arguments,
             ],
             env={**os.environ, **environment, "HARBORRL_TEST_RAY": mark},

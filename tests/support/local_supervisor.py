@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ from harborrl_trainer.supervisor.cluster import Cluster, Stored
 from harborrl_trainer.supervisor.ending import Marks
 from harborrl_trainer.supervisor.progress import ServerLoad
 from harborrl_trainer.supervisor.ray_api import RayApi
+from harborrl_trainer.supervisor.run import ray_headers
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
 
 
@@ -46,7 +48,9 @@ async def no_load() -> ServerLoad | None:
 async def main(folder: Path, dashboard: str) -> None:
     """`folder` holds job.json and gets progress.json and the marks."""
     driver = Path(__file__).with_name("tiny_driver.py")
-    async with httpx.AsyncClient(base_url=dashboard, timeout=5, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=dashboard, timeout=5, trust_env=False, headers=ray_headers(os.environ)
+    ) as client:
         world = World(
             ray=RayApi(client),
             cluster=FileCluster(folder / "progress.json"),

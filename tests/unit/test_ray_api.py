@@ -1,13 +1,16 @@
 """Ray's answers become values or one of two errors, and a log of any size costs a bounded one."""
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError, SubmissionRefusedError
+from harborrl_trainer.supervisor.run import ray_headers
 from support.fake_ray import FakeRay
 
 
@@ -43,6 +46,22 @@ async def test_a_refusal_carries_rays_last_words() -> None:
 async def test_nonsense_concludes_nothing(status: int, text: str) -> None:
     with pytest.raises(RayUnavailableError):
         await api(status=status, text=text).job("a")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_missing_token_is_named_and_is_no_refusal_of_the_driver(status: int) -> None:
+    with pytest.raises(RayUnavailableError, match="RAY_AUTH_TOKEN"):
+        await api(status=status).submit("a", "true")
+
+
+def test_rays_token_comes_from_the_variables_that_ray_reads(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    from_file = {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}
+    assert ray_headers({}) == {}
+    assert ray_headers(from_file) == {"Authorization": "Bearer from-file"}
+    assert ray_headers({**from_file, "RAY_AUTH_TOKEN": "given"}) == {"Authorization": "Bearer given"}
+    with pytest.raises(ConfigurationError, match="RAY_AUTH_TOKEN_PATH"):
+        ray_headers({"RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")})
 
 
 async def test_jobs_that_were_not_submitted_are_left_out() -> None:

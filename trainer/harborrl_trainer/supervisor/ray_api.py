@@ -99,9 +99,14 @@ class RayApi:
 
     async def _request(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> httpx.Response:
         try:
-            return await self._client.request(method, path, json=json)
+            response = await self._client.request(method, path, json=json)
         except httpx.HTTPError as error:
             raise RayUnavailableError(f"{type(error).__name__}: {error}") from error
+        if response.status_code in {401, 403}:
+            raise RayUnavailableError(
+                f"HTTP {response.status_code}: Ray asks for its token; set RAY_AUTH_TOKEN as in the Ray container"
+            )
+        return response
 
 
 def _job(submission_id: str, answer: Any) -> RayJob:

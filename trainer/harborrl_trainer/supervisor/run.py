@@ -1,12 +1,16 @@
 """The supervisor as a process: real clock, real transports, signals."""
 
 import asyncio
+import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 import httpx
 
+from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.supervisor import progress
 from harborrl_trainer.supervisor.cluster import KubernetesCluster
@@ -26,7 +30,9 @@ def supervise(job: JobDocument, attempt: int) -> int:
 async def _supervise(job: JobDocument, attempt: int) -> None:
     cluster = KubernetesCluster(job)
     async with (
-        httpx.AsyncClient(base_url=DASHBOARD, timeout=TIMEOUT_SECONDS, trust_env=False) as ray,
+        httpx.AsyncClient(
+            base_url=DASHBOARD, timeout=TIMEOUT_SECONDS, trust_env=False, headers=ray_headers(os.environ)
+        ) as ray,
         httpx.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False) as agents,
     ):
         world = World(
@@ -45,6 +51,19 @@ async def _supervise(job: JobDocument, attempt: int) -> None:
             await supervisor.live()
         finally:
             await cluster.close()
+
+
+def ray_headers(environment: Mapping[str, str]) -> dict[str, str]:
+    """Ray's token, where the cluster asks for one: the same variables that Ray's own processes read."""
+    token, path = environment.get("RAY_AUTH_TOKEN"), environment.get("RAY_AUTH_TOKEN_PATH")
+    if not token and path:
+        try:
+            token = Path(path).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigurationError(
+                f"RAY_AUTH_TOKEN_PATH: cannot read {path} ({error.strerror}); mount Ray's token there"
+            ) from error
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 async def ask_load(client: httpx.AsyncClient, url: str) -> progress.ServerLoad | None:
