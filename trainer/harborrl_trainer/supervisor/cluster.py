@@ -100,12 +100,12 @@ class KubernetesCluster(Cluster):
 
     async def close(self) -> None:
         if self._api is not None:
-            await self._api.close()  # type: ignore[no-untyped-call]  # the generated client's own
+            await self._api.close()
 
     def _connect(self) -> client.ApiClient:
         if self._api is None:
             configuration = client.Configuration()
-            config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]  # same
+            config.load_incluster_config(configuration)
             self._api = client.ApiClient(configuration)
         return self._api
 
