@@ -20,10 +20,11 @@ from devcluster.shell import run, succeeds
 
 
 def prepare_machine(settings: Settings) -> None:
+    settings.state.mkdir(parents=True, exist_ok=True)
+    host.record_sysctls(settings)  # First: the record is also what marks the folder as ours.
     for folder in (settings.run, settings.logs, settings.config, settings.volumes, settings.layout):
         folder.mkdir(parents=True, exist_ok=True)
     settings.state.chmod(0o700)
-    host.record_sysctls(settings)
     host.set_sysctls()
     host.make_bridge(settings.network, host.default_mtu())
     host.make_masquerade(settings)

@@ -40,6 +40,8 @@ class OwnCluster:
         host.require_root("devcluster up")
         settings, plane = self.settings, components.control_plane_of(self.settings)
         with self._lock():
+            teardown.finish_removal(settings)
+            teardown.refuse_foreign_state(settings.state)
             host.refuse_other_node(settings)
             refuse_taken(settings.ports.purposes(), self._is_ours)
             ensure_packages(self.reporter, CNI_PLUGINS)
@@ -70,6 +72,8 @@ class OwnCluster:
         """Ends and removes everything. Safe at any state, and again after it was cut short."""
         host.require_root("devcluster down")
         with self._lock():
+            teardown.finish_removal(self.settings)
+            teardown.refuse_foreign_state(self.settings.state)
             if not self.settings.state.exists():
                 self.reporter.say(f"Nothing to remove: {self.settings.state} does not exist.")
                 return

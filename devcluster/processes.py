@@ -18,6 +18,9 @@ from devcluster.errors import ComponentError
 
 PROC = Path("/proc")
 
+LONGEST_LINE = 400
+"""Characters of a log line that an error quotes; the kubelet writes some of 10,000."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -159,7 +162,7 @@ class Supervisor:
             content = self.log_file(name).read_text(errors="replace")
         except FileNotFoundError:
             return ""
-        return "\n".join(content.splitlines()[-lines:])
+        return "\n".join(line[:LONGEST_LINE] for line in content.splitlines()[-lines:])
 
 
 def spawn(program: Program, log: Path) -> int:

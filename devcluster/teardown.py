@@ -25,6 +25,10 @@ STOP_ORDER = (
 """The kubelet ends before the pods do, or it would start them again."""
 
 
+STATE_MARKS = ("host.json", "backend")
+"""Written before anything else into a state folder."""
+
+
 def stop_programs(settings: Settings, supervisor: Supervisor, cri: Path) -> None:
     for name in STOP_ORDER:
         if name == "containerd" and supervisor.record(name) is not None:
@@ -45,7 +49,26 @@ def remove_traces(settings: Settings) -> None:
     host.remove_leftover_files(settings)
     host.restore_sysctls(settings)
     _remove_cgroups()
-    shutil.rmtree(settings.state)
+    doomed = doomed_state(settings)
+    settings.state.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def doomed_state(settings: Settings) -> Path:
+    """Where the state folder is while it is deleted: half a folder of keys and data must not be taken for a cluster."""
+    return settings.state.with_name(f"{settings.state.name}.removing")
+
+
+def finish_removal(settings: Settings) -> None:
+    """Completes a deletion that was cut short."""
+    if doomed_state(settings).exists():
+        shutil.rmtree(doomed_state(settings))
+
+
+def refuse_foreign_state(state: Path) -> None:
+    """`down` deletes the state folder, so it has to be one that `up` made."""
+    if state.exists() and any(state.iterdir()) and not any((state / name).exists() for name in STATE_MARKS):
+        raise UnsuitableHostError(f"{state} is not empty and was not made by devcluster. Set HARBORRL_STATE elsewhere.")
 
 
 def _remove_cgroups(seconds: float = 10.0) -> None:
