@@ -80,6 +80,20 @@ def etcd(plane: ControlPlane, binaries: Binaries) -> Program:
     )
 
 
+def aggregation_flags(pki: Path) -> tuple[str, ...]:
+    """Without these an APIService of Kueue or metrics-server breaks discovery, and with it every namespace's deletion."""
+    return (
+        f"--requestheader-client-ca-file={pki}/front-proxy-ca.crt",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-username-headers=X-Remote-User",
+        f"--proxy-client-cert-file={pki}/front-proxy-client.crt",
+        f"--proxy-client-key-file={pki}/front-proxy-client.key",
+        "--enable-aggregator-routing=true",
+    )
+
+
 def apiserver(plane: ControlPlane, binaries: Binaries) -> Program:
     pki = plane.pki
     kubelet_flags = (
@@ -108,16 +122,7 @@ def apiserver(plane: ControlPlane, binaries: Binaries) -> Program:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
-            # Without the aggregation flags an APIService of Kueue or metrics-server breaks discovery,
-            # and with it the deletion of every namespace.
-            f"--requestheader-client-ca-file={pki}/front-proxy-ca.crt",
-            "--requestheader-allowed-names=front-proxy-client",
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-            "--requestheader-group-headers=X-Remote-Group",
-            "--requestheader-username-headers=X-Remote-User",
-            f"--proxy-client-cert-file={pki}/front-proxy-client.crt",
-            f"--proxy-client-key-file={pki}/front-proxy-client.key",
-            "--enable-aggregator-routing=true",
+            *aggregation_flags(pki),
             "--profiling=false",
             *(kubelet_flags if plane.kubelet else ()),
         ),

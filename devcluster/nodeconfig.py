@@ -1,10 +1,14 @@
 """Configuration files of the node's programs, as pure functions of the settings."""
 
 import json
+import string
+from pathlib import Path
 
 import yaml
 
 from devcluster.settings import BRIDGE, CGROUP, CNI_NETWORK, NFT_TABLE, Settings
+
+TEMPLATES = Path(__file__).parent / "manifests"
 
 PAUSE_IMAGE = "localhost/devcluster/pause:1"
 
@@ -15,51 +19,35 @@ MAX_PODS = 250
 """Sandbox pods are small and many; addresses (a /22) are the next limit."""
 
 
+KUBELET_LIMITS = {
+    "maxPods": MAX_PODS,
+    "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
+    "imageGCHighThresholdPercent": 100,
+    "imageGCLowThresholdPercent": 99,
+    "nodeStatusUpdateFrequency": "10s",
+    "syncFrequency": "10s",
+    "kubeAPIQPS": 100,
+    "kubeAPIBurst": 200,
+}
+"""Nothing is evicted or collected: the machine is shared with builds, whose use of disk and memory is not the pods'
+fault, and an image that was collected could not be pulled again. Delays are short because tests wait for them."""
+
+
 def containerd_toml(settings: Settings) -> str:
     """Containerd 1.6 with everything it keeps inside the state folder.
 
     `restrict_oom_score_adj`: a machine without CAP_SYS_RESOURCE may not lower the score, and every pod would fail.
     `discard_unpacked_layers`: a layer is needed once, for unpacking; keeping it would double a 6 GiB image.
     """
-    return f"""\
-version = 2
-root = "{settings.state}/containerd"
-state = "{settings.run}/containerd"
-oom_score = 0
-disabled_plugins = [
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
-  "io.containerd.snapshotter.v1.zfs", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
-]
-
-[grpc]
-  address = "{settings.containerd_socket}"
-
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{settings.state}/containerd/opt"
-
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-  enable_unprivileged_ports = true
-  disable_apparmor = true
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "0"
-
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{CNI_PLUGINS}"
-    conf_dir = "{settings.config}/cni"
-
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    discard_unpacked_layers = true
-
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "{settings.config}/registries"
-"""
+    template = string.Template((TEMPLATES / "containerd.toml").read_text())
+    return template.substitute(
+        state=settings.state,
+        run=settings.run,
+        socket=settings.containerd_socket,
+        config=settings.config,
+        plugins=CNI_PLUGINS,
+        pause=PAUSE_IMAGE,
+    )
 
 
 def registry_hosts(port: int) -> str:
@@ -138,18 +126,8 @@ def kubelet_config(settings: Settings) -> str:
             "enforceNodeAllocatable": [],
             "localStorageCapacityIsolation": False,
             "makeIPTablesUtilChains": False,
-            "maxPods": MAX_PODS,
             "serializeImagePulls": False,
-            "registerNode": True,
-            # The machine is shared with builds: pods must not be evicted for disk that others use.
-            "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
-            "imageGCHighThresholdPercent": 100,
-            "imageGCLowThresholdPercent": 99,
-            # Short status delays: a test waits for each of them.
-            "nodeStatusUpdateFrequency": "10s",
-            "syncFrequency": "10s",
-            "kubeAPIQPS": 100,
-            "kubeAPIBurst": 200,
+            **KUBELET_LIMITS,
         },
         sort_keys=False,
     )
