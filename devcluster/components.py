@@ -81,7 +81,7 @@ def etcd(plane: ControlPlane, binaries: Binaries) -> Program:
 
 
 def aggregation_flags(pki: Path) -> tuple[str, ...]:
-    """Without these an APIService of Kueue or metrics-server breaks discovery, and with it every namespace's deletion."""
+    """Without these an APIService of Kueue or metrics-server breaks discovery, and so every namespace's deletion."""
     return (
         f"--requestheader-client-ca-file={pki}/front-proxy-ca.crt",
         "--requestheader-allowed-names=front-proxy-client",
