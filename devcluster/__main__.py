@@ -60,7 +60,7 @@ def status(
     if as_json:
         print(report.as_json())
     else:
-        print_report(report, Console(highlight=False))
+        print_report(report, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
     raise typer.Exit(0 if report.ready else 1)
 
 

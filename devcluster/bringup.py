@@ -1,6 +1,7 @@
 """The steps of `up` for our own cluster, each of which finds what is there and adds what is missing."""
 
 import json
+import shutil
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ from devcluster.existing import is_ready
 from devcluster.gobuild import Binaries
 from devcluster.loading import pull
 from devcluster.ocilayout import Layout
-from devcluster.processes import Supervisor, write_atomically
+from devcluster.processes import Supervisor, boot_id, write_atomically
 from devcluster.settings import NODE_NAME, Settings
 from devcluster.shell import run, succeeds
 
@@ -22,6 +23,7 @@ from devcluster.shell import run, succeeds
 def prepare_machine(settings: Settings) -> None:
     settings.state.mkdir(parents=True, exist_ok=True)
     host.record_sysctls(settings)  # First: the record is also what marks the folder as ours.
+    forget_last_boot(settings, boot_id())
     for folder in (settings.run, settings.logs, settings.config, settings.volumes, settings.layout):
         folder.mkdir(parents=True, exist_ok=True)
     settings.state.chmod(0o700)
@@ -29,6 +31,15 @@ def prepare_machine(settings: Settings) -> None:
     host.make_bridge(settings.network, host.default_mtu())
     host.make_masquerade(settings)
     host.make_cgroups()
+
+
+def forget_last_boot(settings: Settings, boot: str) -> None:
+    """Drops sockets, pid files and containerd's runtime state of before a reboot, as a /run on tmpfs would have."""
+    mark = settings.run / "boot"
+    if mark.exists() and mark.read_text() != boot:
+        shutil.rmtree(settings.run)
+    settings.run.mkdir(parents=True, exist_ok=True)
+    write_atomically(mark, boot)
 
 
 def configuration_files(settings: Settings, mtu: int, resolv_conf: str) -> dict[Path, str]:

@@ -36,7 +36,7 @@ class Kubectl:
 
 
 @pytest.fixture(scope="session")
-def kubectl(api_server: RunningControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:  # noqa: F811 - pytest's way to ask for a fixture
+def kubectl(api_server: RunningControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     folder = tmp_path_factory.mktemp("kuberay")
     kubectl = Kubectl(api_server)
     kuberay = folder / "kuberay.yaml"

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from devcluster.bringup import forget_last_boot
 from devcluster.errors import NotRootError, UnsuitableHostError
 from devcluster.host import mounts_below, overlapping_route, require_root
 from devcluster.packages import missing_packages
@@ -92,6 +93,16 @@ def test_a_deletion_that_was_cut_short_is_completed(tmp_path: Path) -> None:
     (tmp_path / "state.removing" / "pki").mkdir(parents=True)
     finish_removal(settings)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_runtime_state_ends_with_the_boot_that_it_belongs_to(tmp_path: Path) -> None:
+    settings = Settings(state=tmp_path, cache=tmp_path)
+    forget_last_boot(settings, "first")
+    (settings.run / "etcd.pid").touch()
+    forget_last_boot(settings, "first")
+    assert (settings.run / "etcd.pid").exists()
+    forget_last_boot(settings, "second")
+    assert not (settings.run / "etcd.pid").exists()
 
 
 def test_whoever_is_not_root_is_told_so() -> None:
