@@ -31,7 +31,8 @@ def ladder(budgets: Budgets) -> str:
         f"a trial may take {budgets.total():.0f} s after it got its slot: "
         f"start {budgets.environment_start_s:.0f} + "
         f"setup {budgets.agent_setup_s:.0f} + agent {budgets.agent_timeout_s:.0f} + "
-        f"verifier {budgets.verifier_s:.0f} + cleanup {budgets.cleanup_s:.0f}; the client's AGENT_TRIAL_TIMEOUT must be above that"
+        f"verifier {budgets.verifier_s:.0f} + cleanup {budgets.cleanup_s:.0f}; "
+        "the client's AGENT_TRIAL_TIMEOUT must be above that"
     )
 
 

@@ -1,6 +1,6 @@
 """The pod sandbox on a real cluster: the suite of all sandboxes, and what only pods can do.
 
-Needs KUBECONFIG and an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes and removes its own namespace.
+Needs KUBECONFIG and an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes its own namespaces.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ async def test_a_full_quota_names_itself(cluster: Cluster, provider: KubernetesP
     provider.quota_grace_s = 1
     async with httpx.AsyncClient() as client:
         sandbox = built(provider, tmp_path / "quota", client, NetworkPolicy())
-        with pytest.raises(SandboxStartError, match="QuotaExceeded.*raise the quota"):
+        with pytest.raises(SandboxStartError, match=r"QuotaExceeded.*raise the quota"):
             await sandbox.start(force_build=False)
         await sandbox.stop(delete=True)
 
@@ -168,6 +168,7 @@ async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
     script = replies("```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
     async with stage(tasks, script, provider=provider, budgets=settings.budgets) as server:
         answer = await server.run()
+        assert await pods(cluster, settings.sandbox_namespace) == []
     assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)
 
 

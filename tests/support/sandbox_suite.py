@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -19,7 +20,7 @@ from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 
 
 def built(
-    provider: SandboxProvider, folder: Path, client: httpx.AsyncClient, network: NetworkPolicy, **task: object
+    provider: SandboxProvider, folder: Path, client: httpx.AsyncClient, network: NetworkPolicy, **task: Any
 ) -> ShellSandbox:
     """A sandbox as Harbor would make it, not started."""
     CURRENT.set(TrialScope(run_id=uuid4().hex[:12], provider=provider, model_client=client))
@@ -39,7 +40,7 @@ def built(
 
 @contextlib.asynccontextmanager
 async def started(
-    provider: SandboxProvider, folder: Path, network: NetworkPolicy | None = None, **task: object
+    provider: SandboxProvider, folder: Path, network: NetworkPolicy | None = None, **task: Any
 ) -> AsyncIterator[ShellSandbox]:
     async with httpx.AsyncClient() as client:
         sandbox = built(provider, folder, client, network or NetworkPolicy(), **task)

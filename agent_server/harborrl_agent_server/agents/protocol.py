@@ -24,8 +24,13 @@ EXAMPLES: tuple[dict[str, str], ...] = (
     {"role": "assistant", "content": "```sh\necho blue > /app/color.txt\n```"},
     {"role": "user", "content": "exit code 0\n(no output)"},
     {"role": "assistant", "content": DONE_MARKER},
+    {"role": "user", "content": "Write the number of entries in /etc to /app/entries.txt."},
+    {"role": "assistant", "content": "```sh\nls /etc | wc -l > /app/entries.txt\n```"},
+    {"role": "user", "content": "exit code 0\n(no output)"},
+    {"role": "assistant", "content": DONE_MARKER},
 )
-"""A worked trial that stands before the real one; a small model imitates better than it obeys."""
+"""Two worked trials before the real one. A small model imitates better than it obeys: with one of them SmolLM2-135M answered
+14 of 18 samples with a command, few of them sensible; with two, 6 of 6 and 5 nearly right."""
 
 
 @dataclass(frozen=True)

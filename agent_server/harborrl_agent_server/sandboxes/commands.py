@@ -10,7 +10,7 @@ from collections.abc import Mapping
 SHELL = "/bin/sh"
 
 LONGEST_ARGUMENT = 64 * 1024
-"""Characters. Linux refuses a single argument above 128 KiB, and commands travel to a pod in a URL: longer ones go as a file."""
+"""Characters. Linux refuses an argument above 128 KiB, and commands reach a pod in a URL: longer ones go as a file."""
 
 SUPERVISE = (
     "exec 3<&0; f=$1; shift; "
@@ -34,7 +34,7 @@ IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: str | int | None) -> str:
-    """One shell script that runs a command as Harbor asked for it; `run` is what follows the shell's name (`inline`, `from_file`).
+    """One shell script that runs a command as Harbor asked for it; `run` is `inline` or `from_file`.
 
     bash runs it where the image has bash, because task authors write for it; /bin/sh otherwise.
     """

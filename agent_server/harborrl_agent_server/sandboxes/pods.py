@@ -65,7 +65,7 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
         return Verdict(State.FAILED, status.get("reason") or status["phase"], status.get("message") or "the pod ended")
     if gone or pod["metadata"].get("deletionTimestamp"):
         return Verdict(State.FAILED, "Deleted", "somebody deleted the pod")
-    if (container.get("state") or {}).get("running"):
+    if "running" in (container.get("state") or {}):
         return Verdict(State.READY)
     waiting = (container.get("state") or {}).get("waiting") or {}
     if (reason := waiting.get("reason", "")) in FATAL_WAITS | PULL_WAITS:
