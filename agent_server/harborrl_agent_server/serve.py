@@ -22,6 +22,9 @@ LOG = logging.getLogger(__name__)
 QUIET = {"HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Neither usage reports nor price lists: a training cluster reaches no host outside."""
 
+TRIALS_SHARE = 0.7
+"""Of the grace period: for trials to end; the rest is for what they leave on the cluster."""
+
 CLOSE_SECONDS = 3
 """For uvicorn to send the last answers after the last trial has ended."""
 
@@ -63,7 +66,7 @@ async def serve(settings: Settings, provider: SandboxProvider) -> None:
     try:
         await listen(create_app(settings, provider), settings)
     finally:
-        await finish(provider.close(), settings.grace_s)
+        await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
 
 
 async def listen(app: FastAPI, settings: Settings) -> None:
@@ -87,7 +90,7 @@ async def listen(app: FastAPI, settings: Settings) -> None:
     await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
         LOG.info("told to stop: new runs are refused, running ones cancelled, within %.0f s", settings.grace_s)
-        await app.state.runs.stop(settings.grace_s)
+        await app.state.runs.stop(settings.grace_s * TRIALS_SHARE)
         server.should_exit = True
     told.cancel()
     await serving

@@ -67,7 +67,8 @@ class SandboxSuite:
 
     async def test_a_long_command_is_carried_whole(self, sandbox: ShellSandbox) -> None:
         text = "x" * 300_000
-        assert (await sandbox.exec(f"x={text}; echo ${{#x}}")).stdout == "300000\n"
+        result = await sandbox.exec(f"x={text}; echo ${{#x}}")
+        assert result.stdout == "300000\n", result
 
     async def test_bytes_that_are_no_text_do_not_break_a_command(self, sandbox: ShellSandbox) -> None:
         assert (await sandbox.exec(r"printf '\377\376a'")).stdout == "\ufffd\ufffda"

@@ -265,27 +265,26 @@ class KubernetesSandbox(ShellSandbox):
         return SandboxLostError(f"{said}; the trial has to run again")
 
     async def _talk(self, argv: list[str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        socket, protocol = await self._connect(argv, stdin)
+        socket = await self._connect(argv, stdin)
         try:
             return await wire.converse(
                 socket,
                 stdin=chunks(stdin) if stdin else None,
-                half_close=protocol == wire.V5,
                 stdout=stdout,
                 stderr=stderr,
             )
         except (aiohttp.ClientError, ConnectionError) as error:
             raise SandboxTransportError(f"exec in {self.name}: {type(error).__name__}: {error}") from error
 
-    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> tuple[aiohttp.ClientWebSocketResponse, str]:
-        """An open connection and its protocol. A refused handshake has run nothing, so it may be tried again."""
+    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> aiohttp.ClientWebSocketResponse:
+        """An open connection. A refused handshake has run nothing, so it may be tried again."""
         provider = self.provider
+        words = counted(argv, stdin)
         refusal: Exception = SandboxTransportError("not tried")
         for attempt in range(CONNECT_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(0.2 * attempt)
             for protocol in provider.exec_protocols:
-                words = argv if protocol == wire.V5 else counted(argv, stdin)
                 try:
                     socket = await provider.cluster.exec_socket(
                         provider.namespace, self.name, words, stdin=stdin is not None, protocol=protocol
@@ -294,7 +293,7 @@ class KubernetesSandbox(ShellSandbox):
                     refusal = error
                 else:
                     provider.exec_protocols = [protocol]
-                    return socket, protocol
+                    return socket
         raise SandboxTransportError(
             f"exec in {self.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server"
         ) from refusal
@@ -343,7 +342,7 @@ async def lost(view: PodView) -> Verdict:
 
 
 def counted(argv: list[str], stdin: IO[bytes] | None) -> list[str]:
-    """v4 cannot end standard input, so the remote side reads exactly what will be sent."""
+    """The remote side reads exactly as many bytes as will be sent: no protocol ends standard input without loss (0033)."""
     if stdin is None:
         return argv
     stdin.seek(0, 2)
