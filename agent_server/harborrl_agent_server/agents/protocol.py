@@ -29,8 +29,8 @@ EXAMPLES: tuple[dict[str, str], ...] = (
     {"role": "user", "content": "exit code 0\n(no output)"},
     {"role": "assistant", "content": DONE_MARKER},
 )
-"""Two worked trials before the real one. A small model imitates better than it obeys: with one of them SmolLM2-135M answered
-14 of 18 samples with a command, few of them sensible; with two, 6 of 6 and 5 nearly right."""
+"""Two worked trials before the real one. A small model imitates better than it obeys: on one task at
+temperature 0.8 SmolLM2-135M gave 4 commands in 6 replies after one of them, and 6 in 6 after two."""
 
 
 @dataclass(frozen=True)

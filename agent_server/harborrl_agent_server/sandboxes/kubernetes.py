@@ -342,7 +342,7 @@ async def lost(view: PodView) -> Verdict:
 
 
 def counted(argv: list[str], stdin: IO[bytes] | None) -> list[str]:
-    """The remote side reads exactly as many bytes as will be sent: no protocol ends standard input without loss (0033)."""
+    """The remote side reads exactly what will be sent: no protocol ends standard input without loss (0033)."""
     if stdin is None:
         return argv
     stdin.seek(0, 2)

@@ -1,7 +1,7 @@
 """Kubernetes' exec protocol over WebSocket: the first byte of a frame is its channel, the rest are the bytes.
 
-Nothing here ends standard input: v4 cannot, and v5's close frame overtakes bytes on their way (docs/decisions/0033), so the
-remote command has to know how much it will read.
+Nothing here ends standard input: v4 cannot, and v5's close frame overtakes bytes on their way (docs/decisions/0033), so
+the remote command has to know how much it will read.
 """
 
 import asyncio
