@@ -5,7 +5,7 @@ process: kubelet lets it run on (kubernetes/kubernetes#89031). The wrapper waits
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 SHELL = "/bin/sh"
 
@@ -31,6 +31,14 @@ QUIESCE = "kill -9 -1 2>/dev/null; rm -rf /tests; :"
 
 IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
+
+
+def prepare(workdir: str | None, shared: Sequence[str]) -> str:
+    """Fails in an image without tar; makes the folders that Harbor and the task count on."""
+    made = shlex.join([*shared, *([workdir] if workdir else [])])
+    opened = f" && chmod 777 {shlex.join(shared)}" if shared else ""
+    tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"
+    return f"{tar}; mkdir -p {made or '/tmp'}{opened}"  # noqa: S108 - inside the sandbox
 
 
 def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: str | int | None) -> str:
