@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from harbor.models.task.config import NetworkPolicy
+from harbor.models.task.config import NetworkMode, NetworkPolicy
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
 from harborrl_agent_server.sandboxes.base import ShellSandbox
@@ -90,6 +90,17 @@ async def test_a_pod_carries_no_token_and_is_owned_by_the_servers_anchor(
     assert pod["spec"]["automountServiceAccountToken"] is False
     assert pod["metadata"]["labels"]["harborrl.dev/role"] == "sandbox"
     assert (await sandbox.exec("test -e /var/run/secrets/kubernetes.io")).return_code == 1
+
+
+async def test_a_task_without_network_reaches_nobody_and_another_does(
+    provider: KubernetesProvider, tmp_path: Path
+) -> None:
+    reach = "nc -w 2 $KUBERNETES_SERVICE_HOST 443 </dev/null"
+    env = {"KUBERNETES_SERVICE_HOST": os.environ.get("HARBORRL_TEST_API_SERVICE", "10.157.8.1")}
+    closed = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
+    async with started(provider, tmp_path / "closed", closed) as cut, started(provider, tmp_path / "open") as free:
+        assert (await free.exec(reach, env=env)).return_code == 0
+        assert (await cut.exec(reach, env=env)).return_code != 0
 
 
 async def test_a_pod_deleted_by_others_is_a_lost_sandbox(

@@ -95,6 +95,20 @@ def labels_for(job: JobIdentity, role: str) -> dict[str, str]:
     }
 
 
+NO_NETWORK = {"harborrl.dev/network": "none"}
+"""Label of the sandboxes of tasks that ask for no network."""
+
+
+def no_network_policy() -> dict[str, Any]:
+    """Denies all traffic of the labelled pods. Policies add up: one that allows every pod traffic opens these too."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "harborrl-no-network", "labels": {"app.kubernetes.io/managed-by": "harborrl"}},
+        "spec": {"podSelector": {"matchLabels": NO_NETWORK}, "policyTypes": ["Ingress", "Egress"]},
+    }
+
+
 def sandbox_pod(
     *,
     name: str,
