@@ -46,7 +46,8 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
                 yield
             finally:
                 lag.cancel()
-                await app.state.runs.stop(settings.grace_s)
+                if not app.state.runs.draining:
+                    await app.state.runs.stop(settings.grace_s)
 
     app = FastAPI(
         title="HarborRL agent server",

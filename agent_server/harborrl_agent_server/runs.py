@@ -176,7 +176,8 @@ class Runs:
             need = self.settings.budgets.total()
             answer = refusal(
                 ExitStatus.QUEUE_TIMEOUT,
-                f"no slot in {waited:.0f} s; a trial takes up to {need:.0f} s, the client waits {run.request.deadline_s:.0f}; "
+                f"no slot in {waited:.0f} s; a trial takes up to {need:.0f} s "
+                f"of the client's {run.request.deadline_s:.0f} s; "
                 "raise --max-concurrent, send fewer trials at once, or wait longer",
             )
         answer.phase_seconds["queue"] = round(waited, 3)

@@ -22,6 +22,9 @@ LOG = logging.getLogger(__name__)
 QUIET = {"HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Neither usage reports nor price lists: a training cluster reaches no host outside."""
 
+TRIALS_SHARE = 0.7
+"""Of the grace period: for trials to end; the rest is for what they leave on the cluster."""
+
 CLOSE_SECONDS = 3
 """For uvicorn to send the last answers after the last trial has ended."""
 
@@ -31,7 +34,8 @@ def ladder(budgets: Budgets) -> str:
         f"a trial may take {budgets.total():.0f} s after it got its slot: "
         f"start {budgets.environment_start_s:.0f} + "
         f"setup {budgets.agent_setup_s:.0f} + agent {budgets.agent_timeout_s:.0f} + "
-        f"verifier {budgets.verifier_s:.0f} + cleanup {budgets.cleanup_s:.0f}; the client's AGENT_TRIAL_TIMEOUT must be above that"
+        f"verifier {budgets.verifier_s:.0f} + cleanup {budgets.cleanup_s:.0f}; "
+        "the client's AGENT_TRIAL_TIMEOUT must be above that"
     )
 
 
@@ -62,7 +66,7 @@ async def serve(settings: Settings, provider: SandboxProvider) -> None:
     try:
         await listen(create_app(settings, provider), settings)
     finally:
-        await finish(provider.close(), settings.grace_s)
+        await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
 
 
 async def listen(app: FastAPI, settings: Settings) -> None:
@@ -86,7 +90,7 @@ async def listen(app: FastAPI, settings: Settings) -> None:
     await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
         LOG.info("told to stop: new runs are refused, running ones cancelled, within %.0f s", settings.grace_s)
-        await app.state.runs.stop(settings.grace_s)
+        await app.state.runs.stop(settings.grace_s * TRIALS_SHARE)
         server.should_exit = True
     told.cancel()
     await serving

@@ -1,6 +1,6 @@
 """The pod sandbox on a real cluster: the suite of all sandboxes, and what only pods can do.
 
-Needs KUBECONFIG and an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes and removes its own namespace.
+Needs KUBECONFIG and an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes its own namespaces.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from harbor.models.task.config import NetworkPolicy
+from harbor.models.task.config import NetworkMode, NetworkPolicy
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
 from harborrl_agent_server.sandboxes.base import ShellSandbox
@@ -92,6 +92,17 @@ async def test_a_pod_carries_no_token_and_is_owned_by_the_servers_anchor(
     assert (await sandbox.exec("test -e /var/run/secrets/kubernetes.io")).return_code == 1
 
 
+async def test_a_task_without_network_reaches_nobody_and_another_does(
+    provider: KubernetesProvider, tmp_path: Path
+) -> None:
+    reach = "nc -w 2 $KUBERNETES_SERVICE_HOST 443 </dev/null"
+    env = {"KUBERNETES_SERVICE_HOST": os.environ.get("HARBORRL_TEST_API_SERVICE", "10.157.8.1")}
+    closed = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
+    async with started(provider, tmp_path / "closed", closed) as cut, started(provider, tmp_path / "open") as free:
+        assert (await free.exec(reach, env=env)).return_code == 0
+        assert (await cut.exec(reach, env=env)).return_code != 0
+
+
 async def test_a_pod_deleted_by_others_is_a_lost_sandbox(
     cluster: Cluster, sandbox: ShellSandbox, namespace: str
 ) -> None:
@@ -125,7 +136,7 @@ async def test_a_full_quota_names_itself(cluster: Cluster, provider: KubernetesP
     provider.quota_grace_s = 1
     async with httpx.AsyncClient() as client:
         sandbox = built(provider, tmp_path / "quota", client, NetworkPolicy())
-        with pytest.raises(SandboxStartError, match="QuotaExceeded.*raise the quota"):
+        with pytest.raises(SandboxStartError, match=r"QuotaExceeded.*raise the quota"):
             await sandbox.start(force_build=False)
         await sandbox.stop(delete=True)
 
@@ -168,6 +179,7 @@ async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
     script = replies("```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
     async with stage(tasks, script, provider=provider, budgets=settings.budgets) as server:
         answer = await server.run()
+        assert await pods(cluster, settings.sandbox_namespace) == []
     assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)
 
 

@@ -13,6 +13,13 @@ class NeverStarts(LocalSandbox):
         raise SandboxStartError("ImagePullFailed", "pull access denied for nowhere/nothing")
 
 
+class WithoutTar(LocalSandbox):
+    @override
+    async def boot(self) -> None:
+        await super().boot()
+        await self._plain(["/bin/sh", "-c", "rm -f /bin/tar /usr/bin/tar"], limit_s=10)
+
+
 class StopRaises(LocalSandbox):
     @override
     async def stop(self, delete: bool) -> None:

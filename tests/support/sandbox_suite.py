@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -19,7 +20,7 @@ from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 
 
 def built(
-    provider: SandboxProvider, folder: Path, client: httpx.AsyncClient, network: NetworkPolicy, **task: object
+    provider: SandboxProvider, folder: Path, client: httpx.AsyncClient, network: NetworkPolicy, **task: Any
 ) -> ShellSandbox:
     """A sandbox as Harbor would make it, not started."""
     CURRENT.set(TrialScope(run_id=uuid4().hex[:12], provider=provider, model_client=client))
@@ -39,7 +40,7 @@ def built(
 
 @contextlib.asynccontextmanager
 async def started(
-    provider: SandboxProvider, folder: Path, network: NetworkPolicy | None = None, **task: object
+    provider: SandboxProvider, folder: Path, network: NetworkPolicy | None = None, **task: Any
 ) -> AsyncIterator[ShellSandbox]:
     async with httpx.AsyncClient() as client:
         sandbox = built(provider, folder, client, network or NetworkPolicy(), **task)
@@ -66,7 +67,8 @@ class SandboxSuite:
 
     async def test_a_long_command_is_carried_whole(self, sandbox: ShellSandbox) -> None:
         text = "x" * 300_000
-        assert (await sandbox.exec(f"x={text}; echo ${{#x}}")).stdout == "300000\n"
+        result = await sandbox.exec(f"x={text}; echo ${{#x}}")
+        assert result.stdout == "300000\n", result
 
     async def test_bytes_that_are_no_text_do_not_break_a_command(self, sandbox: ShellSandbox) -> None:
         assert (await sandbox.exec(r"printf '\377\376a'")).stdout == "\ufffd\ufffda"

@@ -70,7 +70,9 @@ async def test_a_broken_connection_is_reported_once_and_never_retried() -> None:
     assert len(sent) == 1
 
 
-@pytest.mark.parametrize("response", [httpx.Response(503), httpx.Response(200, text="<html>"), httpx.Response(200, json=[])])
+@pytest.mark.parametrize(
+    "response", [httpx.Response(503), httpx.Response(200, text="<html>"), httpx.Response(200, json=[])]
+)
 async def test_an_answer_that_is_no_outcome_is_a_bad_reply(response: httpx.Response) -> None:
     with pytest.raises(BadReply):
         await client(lambda _: response).run({})
@@ -105,4 +107,4 @@ async def test_a_flush_that_fails_three_times_is_an_error() -> None:
 
 def test_a_nan_on_the_wire_is_kept_for_the_verdict_to_refuse() -> None:
     reply = parse_reply(b'{"exit_status": "Submitted", "reward": NaN, "eval_report": {"reward": NaN}}')
-    assert reply.reward != reply.reward  # noqa: PLR0124 - NaN alone differs from itself
+    assert reply.reward != reply.reward

@@ -14,7 +14,7 @@ from harborrl_agent_server.errors import SandboxTransportError
 from harborrl_agent_server.sandboxes.base import chunks
 from harborrl_agent_server.sandboxes.kubernetes import counted
 from harborrl_agent_server.sandboxes.streams import Capture
-from harborrl_agent_server.sandboxes.wire import CLOSE, STDERR, STDIN, STDOUT, converse, exit_code
+from harborrl_agent_server.sandboxes.wire import STDERR, STDIN, STDOUT, converse, exit_code
 
 OK = json.dumps({"status": "Success"}).encode()
 EXIT_7 = json.dumps({"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "7"}]}}).encode()
@@ -40,10 +40,10 @@ class Peer:
         return True
 
 
-async def talk(peer: Peer, *, stdin: bytes | None = None, half_close: bool = True) -> tuple[int, str, str]:
+async def talk(peer: Peer, *, stdin: bytes | None = None) -> tuple[int, str, str]:
     out, err = Capture(1000), Capture(1000)
     source = chunks(io.BytesIO(stdin)) if stdin is not None else None
-    code = await converse(peer, stdin=source, half_close=half_close, stdout=out, stderr=err)
+    code = await converse(peer, stdin=source, stdout=out, stderr=err)
     return code, out.text(), err.text()
 
 
@@ -63,15 +63,9 @@ async def test_a_missing_status_is_never_an_exit_code() -> None:
         await talk(Peer(bytes([STDOUT]) + b"done"))
 
 
-async def test_v5_ends_standard_input_with_a_close_frame() -> None:
+async def test_input_goes_out_on_its_channel_and_the_far_side_counts_it() -> None:
     peer = Peer(bytes([STDOUT]), bytes([STDOUT]), bytes([STDOUT]), bytes([3]) + OK)
     await talk(peer, stdin=b"data")
-    assert peer.sent == [bytes([STDIN]) + b"data", bytes([CLOSE, STDIN])]
-
-
-async def test_v4_sends_no_close_frame_and_lets_the_far_side_count() -> None:
-    peer = Peer(bytes([STDOUT]), bytes([STDOUT]), bytes([STDOUT]), bytes([3]) + OK)
-    await talk(peer, stdin=b"data", half_close=False)
     assert peer.sent == [bytes([STDIN]) + b"data"]
     assert counted(["cat"], io.BytesIO(b"data"))[-2:] == ["4", "cat"]
 
@@ -83,33 +77,33 @@ def test_a_status_that_is_not_the_commands_own_is_a_transport_error(status: byte
 
 
 async def test_64_mebibytes_return_unchanged_through_a_real_socket() -> None:
-    """An echoing peer on loopback, which closes only after the v5 close frame."""
+    """An echoing peer on loopback, which ends when it has everything."""
 
     async def echo(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=0)
         await socket.prepare(request)
+        left = len(payload)
         async for message in socket:
-            if message.data[0] == CLOSE:
+            await socket.send_bytes(bytes([STDOUT]) + message.data[1:])
+            left -= len(message.data) - 1
+            if not left:
                 await socket.send_bytes(bytes([3]) + OK)
                 break
-            await socket.send_bytes(bytes([STDOUT]) + message.data[1:])
         await socket.close()
         return socket
 
+    payload = os.urandom(1024 * 1024) * 64
     app = web.Application()
     app.router.add_get("/", echo)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    payload = os.urandom(1024 * 1024) * 64
     digest = hashlib.sha256()
     async with aiohttp.ClientSession() as session:
         host, port = runner.addresses[0][:2]
         socket = await session.ws_connect(f"http://{host}:{port}/")
-        code = await converse(
-            socket, stdin=chunks(io.BytesIO(payload)), half_close=True, stdout=digest.update, stderr=Capture(100)
-        )
+        code = await converse(socket, stdin=chunks(io.BytesIO(payload)), stdout=digest.update, stderr=Capture(100))
     await runner.cleanup()
     assert code == 0
     assert digest.digest() == hashlib.sha256(payload).digest()
@@ -134,7 +128,7 @@ async def test_a_stream_cut_in_the_middle_is_a_transport_error() -> None:
         host, port = runner.addresses[0][:2]
         socket = await session.ws_connect(f"http://{host}:{port}/")
         with pytest.raises(SandboxTransportError):
-            await converse(socket, stdin=None, half_close=True, stdout=out, stderr=out)
+            await converse(socket, stdin=None, stdout=out, stderr=out)
     await runner.cleanup()
     assert out.text() == "half"
 

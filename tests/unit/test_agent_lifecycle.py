@@ -253,9 +253,13 @@ async def test_sigterm_ends_the_process_with_every_answer_given_and_no_sandbox_l
     assert (answer["exit_status"], code) == ("Aborted", 0)
 
 
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
 async def listening(log: Path) -> str:
-    await eventually(lambda: "listening on " in log.read_text(), limit_s=30)
-    return log.read_text().split("listening on ", 1)[1].split()[0]
+    await eventually(lambda: "listening on " in text_of(log), limit_s=30)
+    return text_of(log).split("listening on ", 1)[1].split()[0]
 
 
 def test_a_whole_trial_never_loads_the_model_library(tasks: Path) -> None:

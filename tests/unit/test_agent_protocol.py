@@ -39,7 +39,7 @@ def test_a_reply_asks_for_one_command_or_ends_the_trial(reply: str, command: str
 
 def test_the_worked_example_obeys_the_protocol() -> None:
     actions = [parse_reply(message["content"]) for message in EXAMPLES if message["role"] == "assistant"]
-    assert [action.last for action in actions] == [False, True]
+    assert [action.last for action in actions] == [False, True, False, True]
 
 
 def test_an_observation_names_the_exit_code_and_both_outputs() -> None:

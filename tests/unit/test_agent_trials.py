@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from support.agent_http import completion, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, stage
 from support.agent_tasks import write_task
-from support.faulty_sandboxes import LostDuringCommand, NeverStarts, OutOfMemory, StopRaises
+from support.faulty_sandboxes import LostDuringCommand, NeverStarts, OutOfMemory, StopRaises, WithoutTar
 
 pytestmark = MARKS
 
@@ -221,6 +221,14 @@ async def test_a_sandbox_that_never_starts_is_no_number(tasks: Path) -> None:
         assert (await server.health())["in_flight"] == 0
     assert (answer["exit_status"], answer["eval_report"], answer["infra_failure"]) == ("SandboxUnavailable", {}, True)
     assert "ImagePullFailed: pull access denied" in answer["message"]
+
+
+async def test_an_image_without_tar_is_named_and_is_no_number(tasks: Path) -> None:
+    async with stage(tasks, replies(""), provider=of(WithoutTar)) as server:
+        answer = await server.run()
+    assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxUnavailable", True)
+    assert "ImageUnusable" in answer["message"]
+    assert "tar: not found" in answer["message"]
 
 
 async def test_a_sandbox_lost_under_the_agent_is_no_number(tasks: Path) -> None:

@@ -24,8 +24,13 @@ EXAMPLES: tuple[dict[str, str], ...] = (
     {"role": "assistant", "content": "```sh\necho blue > /app/color.txt\n```"},
     {"role": "user", "content": "exit code 0\n(no output)"},
     {"role": "assistant", "content": DONE_MARKER},
+    {"role": "user", "content": "Write the number of entries in /etc to /app/entries.txt."},
+    {"role": "assistant", "content": "```sh\nls /etc | wc -l > /app/entries.txt\n```"},
+    {"role": "user", "content": "exit code 0\n(no output)"},
+    {"role": "assistant", "content": DONE_MARKER},
 )
-"""A worked trial that stands before the real one; a small model imitates better than it obeys."""
+"""Two worked trials before the real one. A small model imitates better than it obeys: on one task at
+temperature 0.8 SmolLM2-135M gave 4 commands in 6 replies after one of them, and 6 in 6 after two."""
 
 
 @dataclass(frozen=True)

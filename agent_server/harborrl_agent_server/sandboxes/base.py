@@ -84,9 +84,13 @@ class ShellSandbox(BaseEnvironment):
     async def start(self, force_build: bool) -> None:
         async def boot() -> None:
             await self.boot()
-            if workdir := self.task_env_config.workdir:
-                await self._plain([commands.SHELL, "-c", f"mkdir -p {shlex.quote(workdir)}"], limit_s=KILL_SECONDS)
-            await self.ensure_dirs(self._mount_targets(writable_only=True))
+            folders = commands.prepare(self.task_env_config.workdir, self._mount_targets(writable_only=True))
+            try:
+                await self._plain([commands.SHELL, "-c", folders], limit_s=KILL_SECONDS)
+            except RuntimeError as error:
+                raise SandboxStartError(
+                    "ImageUnusable", f"{error}; the image needs /bin/sh, tar and a writable /"
+                ) from error
             await self._upload_environment_dir_after_start()
 
         await self._faults_noted(boot)

@@ -5,12 +5,12 @@ process: kubelet lets it run on (kubernetes/kubernetes#89031). The wrapper waits
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 SHELL = "/bin/sh"
 
 LONGEST_ARGUMENT = 64 * 1024
-"""Characters. Linux refuses a single argument above 128 KiB, and commands travel to a pod in a URL: longer ones go as a file."""
+"""Characters. Linux refuses an argument above 128 KiB, and commands reach a pod in a URL: longer ones go as a file."""
 
 SUPERVISE = (
     "exec 3<&0; f=$1; shift; "
@@ -33,8 +33,16 @@ IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
 
 
+def prepare(workdir: str | None, shared: Sequence[str]) -> str:
+    """Fails in an image without tar; makes the folders that Harbor and the task count on."""
+    made = shlex.join([*shared, *([workdir] if workdir else [])])
+    opened = f" && chmod 777 {shlex.join(shared)}" if shared else ""
+    tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"
+    return f"{tar}; mkdir -p {made or '/tmp'}{opened}"  # noqa: S108 - inside the sandbox
+
+
 def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: str | int | None) -> str:
-    """One shell script that runs a command as Harbor asked for it; `run` is what follows the shell's name (`inline`, `from_file`).
+    """One shell script that runs a command as Harbor asked for it; `run` is `inline` or `from_file`.
 
     bash runs it where the image has bash, because task authors write for it; /bin/sh otherwise.
     """

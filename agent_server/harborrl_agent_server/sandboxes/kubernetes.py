@@ -22,9 +22,19 @@ from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
 from harborrl_agent_server.sandboxes.base import ShellSandbox, chunks
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, settled
 from harborrl_agent_server.sandboxes.images import SandboxConfig, image_of, resources_of
-from harborrl_agent_server.sandboxes.pods import State, Verdict, judge, labels_for, sandbox_name, sandbox_pod
+from harborrl_agent_server.sandboxes.pods import (
+    NO_NETWORK,
+    State,
+    Verdict,
+    judge,
+    labels_for,
+    no_network_policy,
+    sandbox_name,
+    sandbox_pod,
+)
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.sandboxes.watch import PodView, PodWatch
+from harborrl_agent_server.scope import CURRENT
 from harborrl_agent_server.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +70,8 @@ class KubernetesProvider:
         """Tried in this order until one has worked; servers before Kubernetes 1.30 know only v4."""
         self.pull_grace_s = PULL_GRACE_SECONDS
         self.quota_grace_s = QUOTA_GRACE_SECONDS
+        self.isolates = False
+        """Whether the policy that cuts off tasks without network is in place; such tasks are refused otherwise."""
         self._cluster: Cluster | None = None
         self._watch: PodWatch | None = None
         self._anchors: Anchors | None = None
@@ -100,6 +112,7 @@ class KubernetesProvider:
         await self._anchors.create()
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
         await self._sweep(selector)
+        self.isolates = await self._isolation()
         self._watch = PodWatch(self._cluster, self.namespace, selector)
         self._watch.start()
 
@@ -114,6 +127,19 @@ class KubernetesProvider:
         for pod in left["items"]:
             LOG.info("deleting sandbox %s of an earlier life", pod["metadata"]["name"])
             await self.delete_pod(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    async def _isolation(self) -> bool:
+        """One NetworkPolicy for all pods labelled as without network, in place before the first of them."""
+        path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/networkpolicies"
+        try:
+            await self.cluster.request("POST", path, body=no_network_policy())
+        except KubeError as error:
+            if error.status != 409:
+                LOG.warning(
+                    "tasks without network will be refused, because their NetworkPolicy cannot be made: %s", error
+                )
+                return False
+        return True
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -160,15 +186,19 @@ class KubernetesSandbox(ShellSandbox):
     @property
     @override
     def capabilities(self) -> EnvironmentCapabilities:
-        return EnvironmentCapabilities(gpus=True)
+        provider = CURRENT.get().provider  # asked for while the constructor still runs
+        return EnvironmentCapabilities(
+            gpus=True, disable_internet=isinstance(provider, KubernetesProvider) and provider.isolates
+        )
 
     def manifest(self) -> dict[str, Any]:
         provider = self.provider
         names = [self.environment_dir.parent.name, self.environment_name]
+        isolated = NO_NETWORK if self._network_disabled else {}
         return sandbox_pod(
             name=self.name,
             namespace=provider.namespace,
-            labels=provider.labels | {"harborrl.dev/trial": self.scope.run_id},
+            labels=provider.labels | isolated | {"harborrl.dev/trial": self.scope.run_id},
             owner=provider.anchor.owner(),
             image=image_of(
                 self.task_env_config, names, self.environment_id[:12], provider.config, provider.settings.sandbox_image
@@ -265,27 +295,26 @@ class KubernetesSandbox(ShellSandbox):
         return SandboxLostError(f"{said}; the trial has to run again")
 
     async def _talk(self, argv: list[str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        socket, protocol = await self._connect(argv, stdin)
+        socket = await self._connect(argv, stdin)
         try:
             return await wire.converse(
                 socket,
                 stdin=chunks(stdin) if stdin else None,
-                half_close=protocol == wire.V5,
                 stdout=stdout,
                 stderr=stderr,
             )
         except (aiohttp.ClientError, ConnectionError) as error:
             raise SandboxTransportError(f"exec in {self.name}: {type(error).__name__}: {error}") from error
 
-    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> tuple[aiohttp.ClientWebSocketResponse, str]:
-        """An open connection and its protocol. A refused handshake has run nothing, so it may be tried again."""
+    async def _connect(self, argv: list[str], stdin: IO[bytes] | None) -> aiohttp.ClientWebSocketResponse:
+        """An open connection. A refused handshake has run nothing, so it may be tried again."""
         provider = self.provider
+        words = counted(argv, stdin)
         refusal: Exception = SandboxTransportError("not tried")
         for attempt in range(CONNECT_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(0.2 * attempt)
             for protocol in provider.exec_protocols:
-                words = argv if protocol == wire.V5 else counted(argv, stdin)
                 try:
                     socket = await provider.cluster.exec_socket(
                         provider.namespace, self.name, words, stdin=stdin is not None, protocol=protocol
@@ -294,7 +323,7 @@ class KubernetesSandbox(ShellSandbox):
                     refusal = error
                 else:
                     provider.exec_protocols = [protocol]
-                    return socket, protocol
+                    return socket
         raise SandboxTransportError(
             f"exec in {self.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server"
         ) from refusal
@@ -343,7 +372,7 @@ async def lost(view: PodView) -> Verdict:
 
 
 def counted(argv: list[str], stdin: IO[bytes] | None) -> list[str]:
-    """v4 cannot end standard input, so the remote side reads exactly what will be sent."""
+    """The remote side reads exactly what will be sent: no protocol ends standard input without loss (0033)."""
     if stdin is None:
         return argv
     stdin.seek(0, 2)

@@ -65,7 +65,7 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
         return Verdict(State.FAILED, status.get("reason") or status["phase"], status.get("message") or "the pod ended")
     if gone or pod["metadata"].get("deletionTimestamp"):
         return Verdict(State.FAILED, "Deleted", "somebody deleted the pod")
-    if (container.get("state") or {}).get("running"):
+    if "running" in (container.get("state") or {}):
         return Verdict(State.READY)
     waiting = (container.get("state") or {}).get("waiting") or {}
     if (reason := waiting.get("reason", "")) in FATAL_WAITS | PULL_WAITS:
@@ -92,6 +92,20 @@ def labels_for(job: JobIdentity, role: str) -> dict[str, str]:
         "harborrl.dev/job": job.name,
         "harborrl.dev/job-namespace": job.namespace,
         "harborrl.dev/job-uid": job.uid,
+    }
+
+
+NO_NETWORK = {"harborrl.dev/network": "none"}
+"""Label of the sandboxes of tasks that ask for no network."""
+
+
+def no_network_policy() -> dict[str, Any]:
+    """Denies all traffic of the labelled pods. Policies add up: one that allows every pod traffic opens these too."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "harborrl-no-network", "labels": {"app.kubernetes.io/managed-by": "harborrl"}},
+        "spec": {"podSelector": {"matchLabels": NO_NETWORK}, "policyTypes": ["Ingress", "Egress"]},
     }
 
 

@@ -1,6 +1,7 @@
 """Kubernetes' exec protocol over WebSocket: the first byte of a frame is its channel, the rest are the bytes.
 
-v5 lets us end standard input alone; v4 cannot, so there the remote command reads an exact number of bytes.
+Nothing here ends standard input: v4 cannot, and v5's close frame overtakes bytes on their way (docs/decisions/0033), so
+the remote command has to know how much it will read.
 """
 
 import asyncio
@@ -17,8 +18,6 @@ V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"
 
 STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
-CLOSE = 255
-"""v5: followed by the channel that ends."""
 
 
 class Socket(Protocol):
@@ -29,14 +28,12 @@ class Socket(Protocol):
     async def close(self) -> bool: ...
 
 
-async def converse(
-    socket: Socket, *, stdin: AsyncIterable[bytes] | None, half_close: bool, stdout: Sink, stderr: Sink
-) -> int:
+async def converse(socket: Socket, *, stdin: AsyncIterable[bytes] | None, stdout: Sink, stderr: Sink) -> int:
     """Carry one command's bytes and return its exit code.
 
     Raises `SandboxTransportError` when the connection ends before the status: what the command did is then unknown.
     """
-    feeding = asyncio.ensure_future(_feed(socket, stdin, half_close=half_close)) if stdin is not None else None
+    feeding = asyncio.ensure_future(_feed(socket, stdin)) if stdin is not None else None
     sinks = {STDOUT: stdout, STDERR: stderr}
     status: bytes | None = None
     try:
@@ -79,12 +76,10 @@ def exit_code(status: bytes) -> int:
     raise SandboxTransportError(f"the sandbox could not run the command: {document.get('message') or document}")
 
 
-async def _feed(socket: Socket, source: AsyncIterable[bytes], *, half_close: bool) -> None:
+async def _feed(socket: Socket, source: AsyncIterable[bytes]) -> None:
     """A command may end before it has read everything; the connection then closes, and its status tells the rest."""
     try:
         async for data in source:
             await socket.send_bytes(bytes([STDIN]) + data)
-        if half_close:
-            await socket.send_bytes(bytes([CLOSE, STDIN]))
     except (ConnectionError, aiohttp.ClientError):
         return
