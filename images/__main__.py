@@ -36,7 +36,8 @@ def main() -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"up to date after {time.monotonic() - started:.1f} s with {engine.name}: {' '.join(target.image for target in chosen)}")
+    images = " ".join(target.image for target in chosen)
+    print(f"up to date after {time.monotonic() - started:.1f} s with {engine.name}: {images}")
     return 0
 
 
@@ -60,7 +61,14 @@ def _build(target: Target, origin: Base, engine: Engine, cache: Path, *, force: 
         base.build(origin, engine, target.image, cache, log)
     else:
         with tempfile.TemporaryDirectory() as folder:
-            engine.build(target.image, target.name, BASE.image, _label(target, origin), _secrets(Path(folder)), log)
+            engine.build(
+                target.image,
+                target=target.name,
+                base=BASE.image,
+                label=_label(target, origin),
+                secrets=_secrets(Path(folder)),
+                log=log,
+            )
     print(f"{target.image}: {engine.size(target.image) / 1e6:.0f} MB in {time.monotonic() - started:.0f} s")
 
 
@@ -92,7 +100,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build what is out of date")
     build.add_argument("target", nargs="*", help=f"one of {', '.join(BY_NAME)}; default all", metavar="TARGET")
-    build.add_argument("--base", help=f"image to build on, or `{base.DEBOOTSTRAP}`; default {base.REGISTRY_IMAGE} with Docker, else {base.DEBOOTSTRAP}")
+    build.add_argument(
+        "--base",
+        help=f"image, or `{base.DEBOOTSTRAP}`; default {base.REGISTRY_IMAGE} with Docker, else {base.DEBOOTSTRAP}",
+    )
     build.add_argument("--force", action="store_true", help="build even if nothing changed (layers stay cached)")
     return parser
 
