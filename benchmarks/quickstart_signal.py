@@ -1,6 +1,6 @@
 """How much there is to learn from the quickstart's tasks: mean reward and spread of samples of the untrained model.
 
-    PYTHONPATH=agent_server python -m benchmarks.quickstart_signal --model DIR [--samples 32] [--temperature 0.6] [--tasks a,b] [--device cuda]
+    PYTHONPATH=agent_server python -m benchmarks.quickstart_signal --model DIR [--samples 32] [--device cuda]
 
 Prompt, worked examples and limits are those of examples/quickstart/job.yaml. Each sample is a whole trial of the bash
 agent: commands run in throw-away namespaces (root needed), the task's own verifier grades. A GRPO group teaches only if
@@ -20,8 +20,9 @@ from typing import Any
 import torch
 import yaml
 from benchmarks.task_sandbox import play
-from harborrl_agent_server.agents.protocol import Action, observation, parse_reply
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+from harborrl_agent_server.agents.protocol import Action, observation, parse_reply
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples/quickstart"
 GROUP = 8
@@ -40,7 +41,8 @@ class Sampler:
     def __init__(self, model: Path, device: str, temperature: float, max_new_tokens: int) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(model)
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
-        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).to(device).eval()
+        self.model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).eval()
+        self.model.to(device)
         self.device, self.temperature, self.max_new_tokens = device, temperature, max_new_tokens
         parameters = inspect.signature(self.model.forward).parameters
         self.cache_argument = "cache" if "cache" in parameters else "past_key_values"  # renamed in transformers 5.2x
@@ -83,7 +85,7 @@ class Sampler:
             if bool(done.all()):
                 break
         rows = torch.cat(sampled, 1).tolist()
-        return [(self.tokenizer.decode(row, skip_special_tokens=True), end not in row) for row in rows]
+        return [(str(self.tokenizer.decode(row, skip_special_tokens=True)), end not in row) for row in rows]
 
 
 def _common_prefix(prompts: Sequence[list[int]]) -> int:
