@@ -41,8 +41,8 @@ class Sampler:
     def __init__(self, model: Path, device: str, temperature: float, max_new_tokens: int) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(model)
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
-        self.model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).eval()
-        self.model.to(device)
+        loader: Any = AutoModelForCausalLM
+        self.model = loader.from_pretrained(model, dtype=dtype).to(device).eval()
         self.device, self.temperature, self.max_new_tokens = device, temperature, max_new_tokens
         parameters = inspect.signature(self.model.forward).parameters
         self.cache_argument = "cache" if "cache" in parameters else "past_key_values"  # renamed in transformers 5.2x
