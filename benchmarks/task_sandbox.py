@@ -1,6 +1,6 @@
 """One quickstart task played with given commands in throw-away Linux namespaces, graded by the task's own verifier.
 
-Needs root or user namespaces. Not a security boundary: file system, processes and network are separate, nothing else is.
+Needs root or user namespaces. Not a security boundary: files, processes and network are separate, nothing else is.
 """
 
 import os
@@ -87,9 +87,24 @@ def play(task: Path, commands: Sequence[str], *, grade: bool = True, root: Path 
 
 def _unshare(mount: Path, exchange: Path, root: Path | None) -> None:
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    argv = ["unshare", *user, "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "--propagation", "private"]
+    argv = [
+        "unshare",
+        *user,
+        "--mount",
+        "--pid",
+        "--net",
+        "--ipc",
+        "--uts",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "private",
+    ]
     done = subprocess.run(
-        [*argv, "/bin/sh", "-c", BOOT, "sandbox", str(mount), str(exchange), str(root or "")], capture_output=True, text=True, check=False
+        [*argv, "/bin/sh", "-c", BOOT, "sandbox", str(mount), str(exchange), str(root or "")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"the sandbox ended with {done.returncode}: {done.stderr.strip()[-500:]}")

@@ -1,4 +1,4 @@
-"""Command line: `python -m images build [TARGET...]`."""
+"""Command line: `python -m images build [TARGET...]`, `python -m images fingerprint TARGET`."""
 
 import argparse
 import contextlib
@@ -28,6 +28,9 @@ def main() -> int:
         origin = Base(arguments.base or (base.REGISTRY_IMAGE if isinstance(engine, Docker) else base.DEBOOTSTRAP))
         wanted = [BY_NAME[name] for name in arguments.target] or list(TARGETS)
         os.chdir(ROOT)
+        if arguments.command == "fingerprint":
+            print("\n".join(_label(target, origin) for target in wanted))
+            return 0
         chosen = dict.fromkeys((BASE, *wanted))
         if arguments.force or any(_stale(target, origin, engine) for target in chosen):
             with _lock(cache / "images.lock"):
@@ -36,7 +39,8 @@ def main() -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"up to date after {time.monotonic() - started:.1f} s with {engine.name}: {' '.join(target.image for target in chosen)}")
+    images = " ".join(target.image for target in chosen)
+    print(f"up to date after {time.monotonic() - started:.1f} s with {engine.name}: {images}")
     return 0
 
 
@@ -60,7 +64,14 @@ def _build(target: Target, origin: Base, engine: Engine, cache: Path, *, force: 
         base.build(origin, engine, target.image, cache, log)
     else:
         with tempfile.TemporaryDirectory() as folder:
-            engine.build(target.image, target.name, BASE.image, _label(target, origin), _secrets(Path(folder)), log)
+            engine.build(
+                target.image,
+                target=target.name,
+                base=BASE.image,
+                label=_label(target, origin),
+                secrets=_secrets(Path(folder)),
+                log=log,
+            )
     print(f"{target.image}: {engine.size(target.image) / 1e6:.0f} MB in {time.monotonic() - started:.0f} s")
 
 
@@ -91,9 +102,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build what is out of date")
-    build.add_argument("target", nargs="*", help=f"one of {', '.join(BY_NAME)}; default all", metavar="TARGET")
-    build.add_argument("--base", help=f"image to build on, or `{base.DEBOOTSTRAP}`; default {base.REGISTRY_IMAGE} with Docker, else {base.DEBOOTSTRAP}")
     build.add_argument("--force", action="store_true", help="build even if nothing changed (layers stay cached)")
+    fingerprint = commands.add_parser("fingerprint", help="print what changes exactly when the image has to")
+    for command, count in ((build, "*"), (fingerprint, "+")):
+        command.add_argument(
+            "target", nargs=count, choices=BY_NAME, help=f"one of {', '.join(BY_NAME)}", metavar="TARGET"
+        )
+        command.add_argument(
+            "--base",
+            help=f"image, or `{base.DEBOOTSTRAP}`; default {base.REGISTRY_IMAGE} with Docker, else {base.DEBOOTSTRAP}",
+        )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The base image: `python:3.13-slim` where a registry can be reached, else a small Debian made from the machine's own mirror."""
+"""The base image: from a registry where there is one, else a small Debian made from the machine's own mirror."""
 
 import hashlib
 import os
@@ -17,7 +17,16 @@ REGISTRY_IMAGE = "python:3.13-slim"
 
 SUITE = "trixie"
 PACKAGES = ("ca-certificates", "python3", "python3-venv")
-UNUSED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "var/cache/debconf", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info")
+UNUSED = (
+    "var/cache/apt",
+    "var/lib/apt/lists",
+    "var/log",
+    "var/cache/debconf",
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+)
 MACHINE = ("etc/hostname", "etc/resolv.conf", "etc/apt/sources.list")
 """What debootstrap copies from the building machine; a container gets its own."""
 
@@ -64,6 +73,9 @@ def _bootstrap(rootfs: Path, log: Path, environ: Mapping[str, str]) -> None:
     for path in MACHINE:
         (tree / path).unlink(missing_ok=True)
     partial = rootfs.with_suffix(".partial")
-    process.run(["tar", "--create", "--sort=name", "--numeric-owner", "--file", str(partial), "--directory", str(tree), "."], log)
+    process.run(
+        ["tar", "--create", "--sort=name", "--numeric-owner", "--file", str(partial), "--directory", str(tree), "."],
+        log,
+    )
     partial.replace(rootfs)
     shutil.rmtree(tree)

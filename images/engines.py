@@ -11,13 +11,15 @@ from images import process
 from images.process import BuildError
 
 INPUTS_LABEL = "harborrl.dev/inputs"
-"""Label that carries an image's fingerprint: what is already built is found by asking the engine, not by a stamp file."""
+"""Label that carries an image's fingerprint: what is already built is found by asking the engine."""
 
 
 class Engine(Protocol):
     """Docker or buildah. `log` receives the program's output."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As the user would type it."""
 
     def label(self, image: str) -> str | None:
         """The image's fingerprint, None when the image does not exist."""
@@ -31,7 +33,7 @@ class Engine(Protocol):
     def adopt(self, rootfs: Path, image: str, label: str, log: Path) -> None:
         """Make `image` from the tar file of a root file system."""
 
-    def build(self, image: str, target: str, base: str, label: str, secrets: Mapping[str, Path], log: Path) -> None:
+    def build(self, image: str, *, target: str, base: str, label: str, secrets: Mapping[str, Path], log: Path) -> None:
         """Build a target of the Dockerfile in the working directory."""
 
 
@@ -47,20 +49,24 @@ class Docker:
     name: str = "docker"
 
     def label(self, image: str) -> str | None:
-        return process.capture(["docker", "image", "inspect", image, "--format", f'{{{{index .Config.Labels "{INPUTS_LABEL}"}}}}'])
+        return process.capture(
+            ["docker", "image", "inspect", image, "--format", f'{{{{index .Config.Labels "{INPUTS_LABEL}"}}}}']
+        )
 
     def size(self, image: str) -> int:
         return int(process.capture(["docker", "image", "inspect", image, "--format", "{{.Size}}"]) or 0)
 
     def pull(self, reference: str, image: str, label: str, log: Path) -> None:
         process.run(["docker", "pull", reference], log)
-        process.run(["docker", "build", "--label", f"{INPUTS_LABEL}={label}", "--tag", image, *_from(reference, log)], log)
+        process.run(
+            ["docker", "build", "--label", f"{INPUTS_LABEL}={label}", "--tag", image, *_from(reference, log)], log
+        )
 
     def adopt(self, rootfs: Path, image: str, label: str, log: Path) -> None:
         changes = ["--change", f"LABEL {INPUTS_LABEL}={label}", "--change", 'CMD ["/bin/sh"]']
         process.run(["docker", "import", *changes, str(rootfs), image], log)
 
-    def build(self, image: str, target: str, base: str, label: str, secrets: Mapping[str, Path], log: Path) -> None:
+    def build(self, image: str, *, target: str, base: str, label: str, secrets: Mapping[str, Path], log: Path) -> None:
         argv = ["docker", "build", *_build_options(target, base, label, secrets), "--tag", image, "."]
         process.run(argv, log, {**os.environ, "DOCKER_BUILDKIT": "1"})
 
@@ -83,7 +89,9 @@ class Buildah:
         process.run(["buildah", *argv], log, self._env)
 
     def label(self, image: str) -> str | None:
-        return self._capture("inspect", "--type", "image", "--format", f'{{{{index .OCIv1.Config.Labels "{INPUTS_LABEL}"}}}}', image)
+        return self._capture(
+            "inspect", "--type", "image", "--format", f'{{{{index .OCIv1.Config.Labels "{INPUTS_LABEL}"}}}}', image
+        )
 
     def size(self, image: str) -> int:
         manifest = self._capture("inspect", "--type", "image", "--format", "{{.Manifest}}", image)
@@ -102,12 +110,12 @@ class Buildah:
         self._run(log, "config", "--cmd", '["/bin/sh"]', "--label", f"{INPUTS_LABEL}={label}", container)
         self._run(log, "commit", "--quiet", "--rm", container, image)
 
-    def build(self, image: str, target: str, base: str, label: str, secrets: Mapping[str, Path], log: Path) -> None:
+    def build(self, image: str, *, target: str, base: str, label: str, secrets: Mapping[str, Path], log: Path) -> None:
         self._run(log, "bud", "--layers", *_build_options(target, base, label, secrets), "--tag", image, ".")
 
 
 def _from(reference: str, log: Path) -> list[str]:
-    """Arguments that build an otherwise empty Dockerfile on top of `reference`: how an image gets a label without a change."""
+    """Arguments that build an empty Dockerfile on top of `reference`: how an image gets a label and no change."""
     folder = log.parent / "from"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "Dockerfile").write_text(f"FROM {reference}\n", encoding="utf-8")
@@ -119,7 +127,9 @@ def detect(euid: int) -> Engine:
     if process.capture(["docker", "info", "--format", "{{.ServerVersion}}"]):
         return Docker()
     if process.capture(["buildah", "--version"]) is None:
-        raise BuildError("no Docker engine answers and buildah is not installed: start Docker, or `apt-get install buildah`")
+        raise BuildError(
+            "no Docker engine answers and buildah is not installed: start Docker, or `apt-get install buildah`"
+        )
     if euid != 0:
         raise BuildError("no Docker engine answers and buildah needs root here: start Docker, or run again as root")
     overlay = process.capture(["buildah", "--storage-driver", "overlay", "images", "--quiet"]) is not None

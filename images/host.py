@@ -12,9 +12,19 @@ SYSTEM_BUNDLES = (
     "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora
     "/etc/ssl/cert.pem",  # macOS
 )
-PASSED = re.compile(r"(?i:https?|no|all)_proxy|UV_(DEFAULT_INDEX|INDEX\w*|EXTRA_INDEX_URL|INSECURE_HOST)|PIP_(EXTRA_)?INDEX_URL|PIP_TRUSTED_HOST")
-PIP_OPTIONS = {"index-url": "PIP_INDEX_URL", "extra-index-url": "PIP_EXTRA_INDEX_URL", "trusted-host": "PIP_TRUSTED_HOST"}
-UV_NAMES = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_TRUSTED_HOST": "UV_INSECURE_HOST"}
+PASSED = re.compile(
+    r"(?i:https?|no|all)_proxy|UV_(DEFAULT_INDEX|INDEX\w*|EXTRA_INDEX_URL|INSECURE_HOST)|PIP_(EXTRA_)?INDEX_URL|PIP_TRUSTED_HOST"
+)
+PIP_OPTIONS = {
+    "index-url": "PIP_INDEX_URL",
+    "extra-index-url": "PIP_EXTRA_INDEX_URL",
+    "trusted-host": "PIP_TRUSTED_HOST",
+}
+UV_NAMES = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_TRUSTED_HOST": "UV_INSECURE_HOST",
+}
 
 
 def ca_bundle(environ: Mapping[str, str], system: Iterable[str] = SYSTEM_BUNDLES) -> Path | None:
@@ -24,7 +34,7 @@ def ca_bundle(environ: Mapping[str, str], system: Iterable[str] = SYSTEM_BUNDLES
 
 
 def pip_files(environ: Mapping[str, str]) -> list[Path]:
-    """pip's configuration files, the strongest last."""
+    """Configuration files of pip, the strongest last."""
     home = Path(environ.get("HOME", "/"))
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", config / "pip/pip.conf"]
@@ -34,7 +44,7 @@ def pip_files(environ: Mapping[str, str]) -> list[Path]:
 
 
 def registries(environ: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
-    """Index and proxy settings as environment variables for pip and uv; variables win over pip's files, as they do in pip.
+    """Index and proxy settings as variables for pip and uv; the environment wins over pip's files, as it does in pip.
 
     Local wheel folders (`find-links`) are left out: they do not exist inside a build.
     """
@@ -56,7 +66,7 @@ def shell_settings(settings: Mapping[str, str]) -> str:
 
 
 def debian_mirror(sources: str) -> str | None:
-    """The first http(s) archive in apt's own source lists (one-line or deb822 format); security archives are skipped."""
+    """The first http(s) archive in apt's source lists (one-line or deb822 format); security archives are skipped."""
     for line in sources.splitlines():
         words = line.split("#", 1)[0].split()
         if not words or words[0] not in ("deb", "URIs:"):
@@ -68,5 +78,9 @@ def debian_mirror(sources: str) -> str | None:
 
 
 def apt_sources(root: Path = Path("/etc/apt")) -> str:
-    files = [root / "sources.list", *sorted(root.glob("sources.list.d/*.list")), *sorted(root.glob("sources.list.d/*.sources"))]
+    files = [
+        root / "sources.list",
+        *sorted(root.glob("sources.list.d/*.list")),
+        *sorted(root.glob("sources.list.d/*.sources")),
+    ]
     return "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())

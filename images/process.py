@@ -18,12 +18,16 @@ def run(argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None) ->
         output.write(f"\n$ {' '.join(argv)}\n".encode())
         output.flush()
         try:
-            status = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, check=False)
+            status = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, check=False
+            )
         except FileNotFoundError as error:
             raise BuildError(f"{argv[0]} is not installed: {_install_hint(argv[0])}") from error
     if status.returncode != 0:
         tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN_ON_FAILURE:]
-        raise BuildError("\n".join([*tail, f"{argv[0]} failed with exit code {status.returncode}; the whole output is in {log}"]))
+        raise BuildError(
+            "\n".join([*tail, f"{argv[0]} failed with exit code {status.returncode}; the whole output is in {log}"])
+        )
 
 
 def capture(argv: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What is built: each image, the files that decide its content, and the fingerprint that says whether it is up to date."""
+"""What is built: each image, the files that decide its content, and the fingerprint of those."""
 
 import hashlib
 import os
@@ -31,7 +31,9 @@ TARGETS = (
     BASE,
     Target("operator", ("requirements/operator.txt", "operator/harborrl_operator", *DISTRIBUTION)),
     Target("agent-server", ("requirements/agent-server.txt", "agent_server/harborrl_agent_server", *DISTRIBUTION)),
-    Target("trainer", ("requirements/trainer.txt", "requirements/torch-cpu.txt", "trainer/harborrl_trainer", *DISTRIBUTION)),
+    Target(
+        "trainer", ("requirements/trainer.txt", "requirements/torch-cpu.txt", "trainer/harborrl_trainer", *DISTRIBUTION)
+    ),
     Target(
         "quickstart",
         (
@@ -48,7 +50,7 @@ BY_NAME = {target.name: target for target in TARGETS}
 
 
 def fingerprint(root: Path, target: Target, base: str) -> str:
-    """SHA-256 (hex) over the base's identity and the paths, modes and bytes of every file that the target is made from."""
+    """SHA-256 (hex) of the base's identity and of path, mode and bytes of each file that the target is made from."""
     digest = hashlib.sha256(f"{base}\0{target.name}\0".encode())
     for path in _files(root, (*BUILD, *target.sources)):
         content = path.read_bytes()

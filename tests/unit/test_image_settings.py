@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from images import host, targets
 from images.targets import BY_NAME, Target
 
@@ -13,9 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_variables_win_over_pips_files_and_reach_uv_under_its_own_names(tmp_path: Path) -> None:
     weak, strong = tmp_path / "weak.conf", tmp_path / "strong.conf"
-    weak.write_text("[global]\nindex-url = https://weak.example/simple\nextra-index-url =\n    https://a.example\n    https://b.example\n")
+    weak.write_text(
+        "[global]\nindex-url = https://weak.example/simple\nextra-index-url =\n    https://a.example\n    https://b.example\n"
+    )
     strong.write_text("[global]\nindex-url = https://strong.example/simple\n")
-    settings = host.registries({"PIP_TRUSTED_HOST": "mirror.example", "SECRET_TOKEN": "x", "https_proxy": "http://p:1"}, [weak, strong])
+    settings = host.registries(
+        {"PIP_TRUSTED_HOST": "mirror.example", "SECRET_TOKEN": "x", "https_proxy": "http://p:1"}, [weak, strong]
+    )
     assert settings == {
         "PIP_INDEX_URL": "https://strong.example/simple",
         "UV_DEFAULT_INDEX": "https://strong.example/simple",
@@ -54,7 +57,10 @@ def test_the_bundle_that_the_machine_names_wins_over_the_systems(tmp_path: Path)
     [
         ("deb http://m.example/debian bookworm main", "http://m.example/debian"),
         ("deb [signed-by=/k.gpg] https://m.example/debian/ bookworm main", "https://m.example/debian"),
-        ("Types: deb\n# URIs: http://old.example/debian\nURIs: http://m.example/debian\nSuites: bookworm", "http://m.example/debian"),
+        (
+            "Types: deb\n# URIs: http://old.example/debian\nURIs: http://m.example/debian\nSuites: bookworm",
+            "http://m.example/debian",
+        ),
         ("URIs: http://m.example/debian-security\nURIs: http://m.example/debian", "http://m.example/debian"),
         ("deb cdrom:[Debian] bookworm main", None),
         ("", None),
@@ -108,7 +114,9 @@ def test_an_executable_bit_is_part_of_the_content(tree: Path) -> None:
     assert prints(tree)["quickstart"] != before["quickstart"]
 
 
-@pytest.mark.parametrize("target", [target for target in targets.TARGETS if target.name != "base"], ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    "target", [target for target in targets.TARGETS if target.name != "base"], ids=lambda target: target.name
+)
 def test_every_path_that_a_target_is_made_from_exists_and_is_in_the_dockerfile(target: Target) -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     for source in target.sources:

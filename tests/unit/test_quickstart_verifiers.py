@@ -1,9 +1,8 @@
-"""Each verifier of the quickstart, run for real: it gives each partial grade, 1.0 to the solution, and nothing to a cheat."""
+"""Each verifier of the quickstart, run for real: every partial grade, 1.0 for the solution, nothing for a cheat."""
 
 from pathlib import Path
 
 import pytest
-
 from benchmarks.task_sandbox import play
 
 pytestmark = pytest.mark.namespaces
@@ -146,5 +145,8 @@ def test_a_planted_reward_file_is_overwritten(task: str) -> None:
 
 @pytest.mark.parametrize("task", NAMES)
 def test_programs_that_the_agent_left_in_its_way_do_not_fool_the_verifier(task: str) -> None:
-    shims = "; ".join(f"printf '#!/bin/sh\\nexit 0\\n' > /usr/local/bin/{name}; chmod +x /usr/local/bin/{name}" for name in ("cmp", "grep", "readlink"))
+    shims = "; ".join(
+        f"printf '#!/bin/sh\\nexit 0\\n' > /usr/local/bin/{name}; chmod +x /usr/local/bin/{name}"
+        for name in ("cmp", "grep", "readlink")
+    )
     assert play(TASKS / task, [shims]).reward == 0
