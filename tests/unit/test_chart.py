@@ -1,0 +1,75 @@
+"""The chart renders what the operator expects. It needs helm, which a full `devcluster build` makes."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.settings import load_settings
+from harborrl_operator.models import Settings
+from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "harborrl"
+
+
+@pytest.fixture(scope="module")
+def helm() -> str:
+    built = sorted((load_settings().cache / "devcluster").glob("*/helm"))
+    found = shutil.which("helm") or (str(built[-1]) if built else None)
+    if found is None:
+        pytest.skip("no helm here: `python -m devcluster build` builds it")
+    return found
+
+
+def run(helm: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([helm, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - our own binary
+
+
+def render(helm: str, *arguments: str) -> list[dict[str, Any]]:
+    done = run(helm, "template", "h", str(CHART), "--kube-version", "1.35.0", "--namespace", "system", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [thing for thing in yaml.safe_load_all(done.stdout) if thing]
+
+
+def test_lint_finds_nothing(helm: str) -> None:
+    done = run(helm, "lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_setting_of_the_operator_is_set_by_the_chart(helm: str) -> None:
+    deployment = next(thing for thing in render(helm) if thing["kind"] == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert {e["name"] for e in container["env"]} == {
+        f"HARBORRL_{name.upper()}" for name in Settings.__dataclass_fields__
+    }
+    literal = {e["name"]: e["value"] for e in container["env"] if "value" in e}
+    assert Settings.from_environment(literal | {"HARBORRL_OPERATOR_NAMESPACE": "harborrl-system"}) == Settings()
+
+
+def test_the_operator_may_bind_exactly_the_roles_that_the_chart_makes_for_jobs(helm: str) -> None:
+    roles = {thing["metadata"]["name"]: thing for thing in render(helm) if thing["kind"] == "ClusterRole"}
+    bind = next(rule for rule in roles["harborrl-operator"]["rules"] if rule["verbs"] == ["bind"])
+    assert set(bind["resourceNames"]) == {AGENT_SERVER_ACCOUNT, TRAINER_ACCOUNT, SANDBOX_ROLE}
+    assert set(bind["resourceNames"]) <= roles.keys()
+
+
+def test_no_role_reads_a_secret(helm: str) -> None:
+    for thing in render(helm):
+        for rule in thing.get("rules", []):
+            assert "secrets" not in rule["resources"]
+            assert "*" not in rule["resources"] + rule["verbs"]
+
+
+def test_the_sandbox_namespace_is_open_to_sandboxes_and_closed_to_the_network(helm: str) -> None:
+    things = {thing["kind"]: thing for thing in render(helm, "--set", "sandboxes.namespace=boxes")}
+    assert things["Namespace"]["metadata"]["labels"]["harborrl.dev/sandboxes"] == "true"
+    assert things["NetworkPolicy"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    assert things["NetworkPolicy"]["metadata"]["namespace"] == "boxes"
+
+
+@pytest.mark.parametrize("wrong", ["images.pullPolicy=Sometimes", "sandboxes.namespace=Not_a_name", "oops=1"])
+def test_wrong_values_are_refused_by_the_schema(helm: str, wrong: str) -> None:
+    assert run(helm, "template", "h", str(CHART), "--kube-version", "1.35.0", "--set", wrong).returncode != 0
