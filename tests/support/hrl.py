@@ -222,7 +222,16 @@ def trainer_pod(
     return thing
 
 
-def progress(state: str = "RUNNING", *, attempt: int = 1, incarnation: int = 1, **changes: Any) -> dict[str, Any]:
+def progress(
+    state: str = "RUNNING",
+    changes: dict[str, Any] | None = None,
+    *,
+    attempt: int = 1,
+    incarnation: int = 1,
+    message: str = "",
+    failure: str | None = None,
+) -> dict[str, Any]:
+    """The supervisor's report, with `changes` at dotted paths."""
     document: dict[str, Any] = {
         "schemaVersion": 1,
         "attempt": attempt,
@@ -231,15 +240,15 @@ def progress(state: str = "RUNNING", *, attempt: int = 1, incarnation: int = 1, 
         "driver": {
             "submissionId": f"quickstart-a{attempt}-i{incarnation}",
             "state": state,
-            "message": changes.pop("message", ""),
-            "failureClass": changes.pop("failure", None),
+            "message": message,
+            "failureClass": failure,
         },
         "rollout": {"collected": 2, "trained": 1, "total": 3, "rewardMean": 0.375, "lostRollouts": 1},
         "checkpoint": {"rolloutId": 0, "path": "research/quickstart-5f0c2a9e/a1/i1/checkpoints/iter_0000000"},
         "agentServer": {"capacity": 8, "inFlight": 8},
         "observedAt": ago(1),
     }
-    return merged(document, changes)
+    return merged(document, changes or {})
 
 
 def running_world(of: HarborRLJob, attempt: int = 1, **changes: Any) -> Observed:

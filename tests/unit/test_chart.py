@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-
 from devcluster.settings import load_settings
+
 from harborrl_operator.models import Settings
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harborrl_operator.draft import Plan
+from harborrl_operator.models import HarborRLJob
 from support import hrl
 from support.hrl import applied, condition, decide, deleted, message, then
 
@@ -201,7 +202,7 @@ class TestAFailedDriver:
 
 
 class TestBetweenTwoAttempts:
-    def failed(self) -> tuple[hrl.HarborRLJob, Plan]:
+    def failed(self) -> tuple[HarborRLJob, Plan]:
         job = hrl.job()
         return job, decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure="infrastructure")))
 
@@ -224,7 +225,7 @@ class TestBetweenTwoAttempts:
 
 
 class TestALostHead:
-    def seen_before(self) -> hrl.HarborRLJob:
+    def seen_before(self) -> HarborRLJob:
         job = hrl.job()
         return then(job, decide(job, hrl.running_world(job, progress=hrl.progress())))
 
@@ -262,7 +263,7 @@ class TestALostHead:
 class TestAStall:
     def after(self, seconds: float, changes: dict[str, Any] | None = None, in_flight: int = 0) -> Plan:
         job = hrl.job(changes)
-        report = hrl.progress(**{"rollout.medianSeconds": 40.0, "agentServer.inFlight": in_flight})
+        report = hrl.progress(changes={"rollout.medianSeconds": 40.0, "agentServer.inFlight": in_flight})
         seen = hrl.running_world(job, progress=report)
         return decide(then(job, decide(job, seen)), seen, after=seconds)
 

@@ -68,7 +68,7 @@ def test_progress_reaches_status_and_the_step_column() -> None:
 
 def test_success_releases_everything_and_keeps_the_numbers() -> None:
     job = hrl.job()
-    seen = hrl.running_world(job, progress=hrl.progress("SUCCEEDED", **{"rollout.trained": 3}))
+    seen = hrl.running_world(job, progress=hrl.progress("SUCCEEDED", {"rollout.trained": 3}))
     decided = decide(job, seen)
     assert decided.status.phase == "Succeeded"
     assert condition(decided, "Finished") == condition(decided, "Succeeded") == ("True", "Completed")

@@ -131,7 +131,7 @@ def test_a_finished_job_says_exactly_one_of_succeeded_and_failed(
 @settings(max_examples=60, deadline=None)
 def test_every_derived_name_and_label_is_valid_for_every_valid_job_name(name: str, attempt: int, claim: str) -> None:
     job = hrl.job({"storage": {"models": {"pvc": claim}}}, name=name)
-    job = hrl.HarborRLJob(job.namespace, name, job.uid, 1, job.spec, job.status.model_copy(update={"attempt": attempt}))
+    job = HarborRLJob(job.namespace, name, job.uid, 1, job.spec, job.status.model_copy(update={"attempt": attempt}))
     pod = hrl.preflight_pod(job, attempt=attempt, exit_code=0, message=hrl.PASSED)
     claims = {"harborrl-data": hrl.claim(), claim: hrl.claim(claim)}
     decided = hrl.decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod, claims=claims))
