@@ -1,5 +1,6 @@
 """What must hold before anything is started: ordered small checks, each a verdict or nothing; the first one wins."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
@@ -73,6 +74,26 @@ def arguments_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
         Reason.RESERVED_ARGUMENT,
         f"{', '.join(job.raw.reserved)} is decided by the operator (storage, ports, hosts, shape). Remove it.",
     )
+
+
+def environment_is_free(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """I8, and variables that the contract between the parts needs."""
+    for variable in job.spec.trainer.env:
+        if variable.name.startswith("HARBORRL_") or variable.name in ("POD_NAME", "POD_NAMESPACE"):
+            return Verdict(
+                Reason.RESERVED_ARGUMENT,
+                f"trainer.env: {variable.name} is set by the operator. Remove it.",
+            )
+        if variable.value and _SECRET_NAME.search(variable.name):
+            return Verdict(
+                Reason.PLAIN_SECRET,
+                f"trainer.env: {variable.name} looks like a secret and is readable by anyone who can read pods."
+                " Put it into a Secret and use valueFrom.secretKeyRef.",
+            )
+    return None
+
+
+_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|ACCESS_KEY|TOKEN|SECRET|PASSWORD)$")
 
 
 def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
@@ -186,6 +207,7 @@ def is_node_bound(claim: Object) -> bool:
 
 CHECKS: Sequence[Check] = (
     arguments_are_free,
+    environment_is_free,
     budgets_fit_ceiling,
     concurrency_covers_in_flight,
     sandbox_outlives_trial,

@@ -21,7 +21,6 @@ async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> N
     # Our events are written by hand: kopf would turn log lines into events.
     settings.posting.enabled = False
     settings.networking.request_timeout = 30
-    settings.scanning.disabled = True  # all resources exist before we start: rescanning needs rights and tells nothing
     # No finalizer and no annotation: deletion must work while we are down.
     settings.persistence.finalizer = f"{GROUP}/never-set"
     memo.runtime = Runtime(await Cluster.connect(), Settings.from_environment(os.environ))

@@ -124,11 +124,11 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     if made_from(draft.cluster) != judged.config_hash:
         said = "The spec was edited after this attempt began; the edit takes effect with the next attempt or resume."
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
-        return follow(draft)
-    draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
-    _support(draft, judged)
-    if not draft.observed.progress_exists:
-        draft.apply(config_maps.progress(judged))
+    else:
+        draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
+        _support(draft, judged)
+        if not draft.observed.progress_exists:
+            draft.apply(config_maps.progress(judged))
     agent_server_obstacle(draft, judged)
     return follow(draft)
 

@@ -30,7 +30,7 @@ def agent_server_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
         return None
     found = draft.observed.deployment
     if found is not None and _is_available(found):
-        said = f"{job.agent_url} serves {job.max_concurrent} trials at once."
+        said = f"{job.agent_url} is ready."
         draft.set(ConditionType.AGENT_SERVER_READY, "True", Reason.READY, said)
         return None
     obstacle = (

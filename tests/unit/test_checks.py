@@ -58,6 +58,18 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "trainer.allowPartialStart: true",
     ),
     ("a flag of ours", {"trainer.recipeArgs": "--save /x"}, "ReservedArgument", "trainer.recipeArgs: --save"),
+    (
+        "a variable of ours",
+        {"trainer.env": [{"name": "HARBORRL_ATTEMPT", "value": "7"}]},
+        "ReservedArgument",
+        "HARBORRL_ATTEMPT is set by the operator",
+    ),
+    (
+        "a secret in plain text",
+        {"trainer.env": [{"name": "WANDB_API_KEY", "value": "canary"}]},
+        "PlainSecret",
+        "valueFrom.secretKeyRef",
+    ),
     ("an unfinished quote", {"trainer.recipeArgs": "--name 'x"}, "InvalidArguments", "trainer.recipeArgs: No closing"),
     ("YAML that is no mapping", {"trainer.customConfigYaml": "- a"}, "InvalidArguments", "must be a mapping"),
     ("YAML that does not parse", {"trainer.customConfigYaml": "a: ["}, "InvalidArguments", "customConfigYaml"),
