@@ -187,6 +187,17 @@ def claims_exist(job: ResolvedJob, observed: Observed) -> Verdict | None:
     )
 
 
+def resume_source_exists(job: ResolvedJob, _: Observed) -> Verdict | None:
+    source = job.spec.resume_from
+    if source is None or job.resume_path is not None:
+        return None
+    return Verdict(
+        Reason.RESUME_SOURCE_INVALID,
+        f"resumeFrom.job: no HarborRLJob {source.job} in namespace {job.job.namespace}. If it was deleted, name its run"
+        " directory on the checkpoints volume in resumeFrom.path.",
+    )
+
+
 def claims_reach_all_pods(job: ResolvedJob, observed: Observed) -> Verdict | None:
     """I11: pods that share a node-bound claim are kept on one node, which several GPU nodes cannot be."""
     if job.spec.trainer.nodes == 1 or job.gpus_per_node == 0:
@@ -216,6 +227,7 @@ CHECKS: Sequence[Check] = (
     start_is_whole,
     backend_is_supported,
     sandbox_namespace_is_open,
+    resume_source_exists,
     claims_exist,
     claims_reach_all_pods,
 )

@@ -48,16 +48,16 @@ class Cluster:
         """In-cluster when we are a pod and no kubeconfig is named, else by kubeconfig; `impersonate` acts as a user."""
         settings = client.Configuration()
         if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            config.load_incluster_config(settings)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(settings)
         else:
-            await config.load_kube_config(kubeconfig, client_configuration=settings)  # type: ignore[no-untyped-call]
+            await config.load_kube_config(kubeconfig, client_configuration=settings)
         api = client.ApiClient(settings)
         if impersonate is not None:
-            api.set_default_header("Impersonate-User", impersonate)  # type: ignore[no-untyped-call]
+            api.set_default_header("Impersonate-User", impersonate)
         return cls(api)
 
     async def close(self) -> None:
-        await self._api.close()  # type: ignore[no-untyped-call]
+        await self._api.close()
 
     async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         """None when there is no such object."""
@@ -127,7 +127,7 @@ class Cluster:
         )
         try:
             response = await self._api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-            text = (await response.read()).decode()  # type: ignore[no-untyped-call]
+            text = (await response.read()).decode()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterError(
                 action, 0, f"the API server does not answer: {str(error) or type(error).__name__}"

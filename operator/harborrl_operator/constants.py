@@ -82,7 +82,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     INVALID_ARGUMENTS = "InvalidArguments"
     RESERVED_ARGUMENT = "ReservedArgument"
-    PLAIN_SECRET = "PlainSecret"
+    PLAIN_SECRET = "PlainSecret"  # noqa: S105 - a reason, no secret
     BUDGET_EXCEEDS_CEILING = "BudgetExceedsCeiling"
     CONCURRENCY_BELOW_IN_FLIGHT = "ConcurrencyBelowInFlight"
     SANDBOX_LIFE_TOO_SHORT = "SandboxLifeTooShort"

@@ -8,9 +8,10 @@ from typing import Any
 
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.constants import LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.constants import KIND, LABEL_JOB_UID, LABEL_ROLE, Role
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
+from harborrl_operator.names import JobNames
 from harborrl_operator.observed import Object, Observed, labels, name_of, pod_phase
 from harborrl_operator.problems import STUCK_SECONDS
 
@@ -20,14 +21,14 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB_UID}={job.uid}"
     sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    pods, rays, deployment, progress, sandboxes, claims = await asyncio.gather(
+    pods, rays, deployment, progress, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.get("Deployment", namespace, names.agent),
         cluster.get("ConfigMap", namespace, names.progress),
         cluster.get("Namespace", None, sandbox_namespace),
-        _claims(cluster, job, settings),
     )
+    claims, resume_path = await asyncio.gather(_claims(cluster, job, settings), _resume_path(cluster, job))
     preflights = _of_role(pods, Role.PREFLIGHT)
     return Observed(
         deployment=_ours(deployment, job),
@@ -39,6 +40,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         progress_exists=_ours(progress, job) is not None,
         claims=claims,
         sandbox_namespace=sandboxes,
+        resume_path=resume_path,
         warnings=await _warnings(cluster, namespace, pods, now),
     )
 
@@ -64,6 +66,14 @@ async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dic
     wanted = sorted({volume.pvc if volume else settings.default_claim for volume in named})
     found = await asyncio.gather(*(cluster.get("PersistentVolumeClaim", job.namespace, claim) for claim in wanted))
     return dict(zip(wanted, found, strict=True))
+
+
+async def _resume_path(cluster: Cluster, job: HarborRLJob) -> str | None:
+    source = job.spec.resume_from
+    if source is None or source.job is None:
+        return None
+    other = await cluster.get(KIND, job.namespace, source.job)
+    return JobNames(job.namespace, source.job, other["metadata"]["uid"]).run_path if other is not None else None
 
 
 async def _warnings(cluster: Cluster, namespace: str, pods: Iterable[Object], now: datetime) -> dict[str, str]:

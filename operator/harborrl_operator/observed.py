@@ -27,6 +27,8 @@ class Observed:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
+    resume_path: str | None = None
+    """Run directory of the job that `resumeFrom.job` names, None when there is no such job."""
     warnings: Mapping[str, str] = field(default_factory=dict)
     """Newest Warning event of a pod that has not started, by pod name."""
 

@@ -67,7 +67,7 @@ def _out_of_time(draft: Draft) -> Plan | None:
 
 def _judge(job: HarborRLJob, observed: Observed, settings: Settings) -> ResolvedJob | Verdict:
     try:
-        resolved = resolve(job, settings)
+        resolved = resolve(job, settings, observed.resume_path)
         return first_objection(resolved, observed) or resolved
     except InvalidArgumentsError as error:
         return Verdict(Reason.INVALID_ARGUMENTS, f"{error}. Correct it and apply again.")

@@ -39,6 +39,8 @@ class ResolvedJob:
     """`agentServer.sandbox` with namespace, image and life filled in."""
     volumes: Mapping[str, Volume]
     adjustments: tuple[Adjustment, ...]
+    resume_path: str | None = None
+    """Checkpoint or run to continue, absolute or relative to the checkpoints volume."""
 
     @property
     def spec(self) -> JobSpec:
@@ -95,7 +97,7 @@ class ResolvedJob:
             "storage": dict(MOUNTS),
             "runPath": self.job.names.run_path,
             "checkpoint": _dump(spec.checkpoint),
-            "resumeFrom": _resume_from(spec),
+            "resumeFrom": {"path": self.resume_path} if self.resume_path else None,
             "progressConfigMap": self.job.names.progress,
         }
 
@@ -131,8 +133,11 @@ class ResolvedJob:
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def resolve(job: HarborRLJob, settings: Settings) -> ResolvedJob:
-    """Raises InvalidArgumentsError when raw flags or YAML cannot be read."""
+def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) -> ResolvedJob:
+    """`other_run` is the run directory of the job that `resumeFrom.job` names.
+
+    Raises InvalidArgumentsError when raw flags or YAML cannot be read.
+    """
     spec = job.spec
     adjustments: list[Adjustment] = []
     raw = read_raw_arguments(spec.trainer)
@@ -158,6 +163,7 @@ def resolve(job: HarborRLJob, settings: Settings) -> ResolvedJob:
         sandbox=_sandbox(spec, settings, adjustments),
         volumes=_volumes(spec, settings, adjustments),
         adjustments=tuple(adjustments),
+        resume_path=(spec.resume_from.path or other_run) if spec.resume_from else None,
     )
 
 
@@ -244,13 +250,6 @@ def _evaluation(spec: JobSpec) -> dict[str, Any] | None:
     if spec.eval is None:
         return None
     return {**spec.eval.model_dump(by_alias=True), "jsonl": _below("tasks", spec.eval.jsonl)}
-
-
-def _resume_from(spec: JobSpec) -> dict[str, Any] | None:
-    source = spec.resume_from
-    if source is None:
-        return None
-    return _present({"job": source.job, "path": source.path and _below("checkpoints", source.path)})
 
 
 def _dump(model: Any) -> Any:

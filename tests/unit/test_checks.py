@@ -14,8 +14,10 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "a ceiling below the five budgets",
         {"rollout.agentTrialTimeoutSeconds": 659},
         "BudgetExceedsCeiling",
-        ("120 + 60 + 300 + 120 + 60 = 660 s (environmentStart + agentSetup + agentTimeout + verifier + cleanup) but the"
-        " trainer gives up after 659 s. Set rollout.agentTrialTimeoutSeconds to at least 660."),
+        (
+            "120 + 60 + 300 + 120 + 60 = 660 s (environmentStart + agentSetup + agentTimeout + verifier + cleanup) but"
+            " the trainer gives up after 659 s. Set rollout.agentTrialTimeoutSeconds to at least 660."
+        ),
     ),
     (
         "fewer slots than trials in flight",
@@ -91,6 +93,12 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         {"trainer.config.globalBatchSize": 3},
         "BatchMismatch",
         "2 x 4 = 8 samples, which is no multiple of globalBatchSize 3",
+    ),
+    (
+        "a resume from a job that is not there",
+        {"resumeFrom": {"job": "gone"}},
+        "ResumeSourceInvalid",
+        "resumeFrom.path",
     ),
     ("Docker sandboxes", {"agentServer.sandbox.backend": "docker"}, "SandboxBackendUnsupported", "agentServer.url"),
     (

@@ -75,6 +75,14 @@ def test_the_configuration_hash_ignores_suspend_and_generation_and_nothing_that_
         assert hashed() != hashed(change)
 
 
+def test_a_resume_names_the_other_runs_directory_or_the_users_path() -> None:
+    assert document()["resumeFrom"] is None
+    by_path = hrl.job({"resumeFrom": {"path": "research/old-1234"}})
+    assert resolve(by_path, hrl.SETTINGS).document(1)["resumeFrom"] == {"path": "research/old-1234"}
+    by_name = hrl.job({"resumeFrom": {"job": "old"}})
+    assert resolve(by_name, hrl.SETTINGS, "research/old-9").document(1)["resumeFrom"] == {"path": "research/old-9"}
+
+
 def test_no_secret_value_reaches_the_document() -> None:
     text = json.dumps(document({"trainer.env": [{"name": "TOKEN", "value": "canary-value"}]}))
     assert "canary-value" not in text
