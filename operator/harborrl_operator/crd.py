@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from harborrl_operator.models import JobSpec, JobStatus
 from harborrl_operator.names import MAX_JOB_NAME
 from harborrl_operator.schema import structural_schema
 
+REFERENCE = "docs/reference.md"
 COPIES = ("crds/harborrljobs.yaml", "charts/harborrl/templates/crd.yaml")
 
 # Static messages over bounded integers: computed messages exceed the API server's cost budget (seen on 1.35).
@@ -95,16 +97,39 @@ _COLUMNS = (
 
 
 def custom_resource_definition() -> dict[str, Any]:
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(*column) for column in _COLUMNS],
+        "schema": {"openAPIV3Schema": _root_schema()},
+    }
+    names = {
+        "kind": KIND,
+        "listKind": f"{KIND}List",
+        "plural": PLURAL,
+        "singular": KIND.lower(),
+        "shortNames": ["hrl"],
+        "categories": ["harborrl"],
+    }
+    # `helm uninstall` must not delete every job of the cluster together with their status.
+    metadata = {"name": f"{PLURAL}.{GROUP}", "annotations": {"helm.sh/resource-policy": "keep"}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def _root_schema() -> dict[str, Any]:
     spec = structural_schema(JobSpec)
     spec["x-kubernetes-validations"] = [_rule(*rule) for rule in _SPEC_RULES]
     status = structural_schema(JobStatus)
-    conditions = status["properties"]["conditions"]
-    conditions["x-kubernetes-list-type"] = "map"
-    conditions["x-kubernetes-list-map-keys"] = ["type"]
-    attempts = status["properties"]["attempts"]
-    attempts["x-kubernetes-list-type"] = "map"
-    attempts["x-kubernetes-list-map-keys"] = ["number"]
-    root = {
+    for field, key in (("conditions", "type"), ("attempts", "number")):
+        status["properties"][field] |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+    return {
         "type": "object",
         "description": "One agentic RL run: an agent server, a training cluster, and what became of them.",
         "required": ["spec"],
@@ -116,37 +141,6 @@ def custom_resource_definition() -> dict[str, Any]:
             "status": status,
         },
         "x-kubernetes-validations": [_rule(*_NAME_RULE)],
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{PLURAL}.{GROUP}",
-            # `helm uninstall` must not delete every job of the cluster together with their status.
-            "annotations": {"helm.sh/resource-policy": "keep"},
-        },
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["hrl"],
-                "categories": ["harborrl"],
-            },
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(*column) for column in _COLUMNS],
-                    "schema": {"openAPIV3Schema": root},
-                }
-            ],
-        },
     }
 
 
@@ -167,9 +161,36 @@ def render() -> str:
     return header + yaml.safe_dump(plain, sort_keys=False, width=120)
 
 
+def render_reference() -> str:
+    """Every field of the spec with its meaning, as a page for users."""
+    lines = [
+        "# HarborRLJob reference",
+        "",
+        f"Generated from the models of {API_VERSION} by `python -m harborrl_operator.crd`; do not edit.",
+        "",
+        "| field | type | default | meaning |",
+        "|---|---|---|---|",
+        *_rows("spec", structural_schema(JobSpec)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(path: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    for name, field in schema["properties"].items():
+        required = "required" if name in schema.get("required", []) else ""
+        default = "" if field.get("default") in (None, {}) else f"`{json.dumps(field['default'])}`"
+        kind = (
+            " ".join(str(word) for word in field["enum"]) if "enum" in field else field.get("type", "integer or string")
+        )
+        meaning = str(field.get("description", "")).replace("|", "\\|")
+        yield f"| `{path}.{name}` | {kind} | {default or required} | {meaning} |"
+        if "properties" in field:
+            yield from _rows(f"{path}.{name}", field)
+
+
 def main(root: Path) -> None:
-    text = render()
-    for copy in COPIES:
+    texts = {**dict.fromkeys(COPIES, render()), REFERENCE: render_reference()}
+    for copy, text in texts.items():
         target = root / copy
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)

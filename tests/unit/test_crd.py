@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from harborrl_operator.crd import COPIES, custom_resource_definition, render
+from harborrl_operator.crd import COPIES, REFERENCE, custom_resource_definition, render, render_reference
 from harborrl_operator.models.framework import FrameworkConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,6 +14,10 @@ SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV
 def test_every_copy_is_what_the_models_generate() -> None:
     for copy in COPIES:
         assert (ROOT / copy).read_text() == render(), f"{copy}: run `python -m harborrl_operator.crd`"
+
+
+def test_the_reference_page_is_what_the_models_generate() -> None:
+    assert (ROOT / REFERENCE).read_text() == render_reference(), "run `python -m harborrl_operator.crd`"
 
 
 def test_it_fits_a_client_side_apply() -> None:
