@@ -49,6 +49,13 @@ def test_every_setting_of_the_operator_is_set_by_the_chart(helm: str) -> None:
     assert Settings.from_environment(literal | {"HARBORRL_OPERATOR_NAMESPACE": "harborrl-system"}) == Settings()
 
 
+def test_a_new_revision_restarts_the_operator_under_the_same_tag(helm: str) -> None:
+    first, second = (
+        [t for t in render(helm, "--set-string", f"operator.revision={r}") if t["kind"] == "Deployment"] for r in "12"
+    )
+    assert first[0]["spec"]["template"] != second[0]["spec"]["template"]
+
+
 def test_the_operator_may_bind_exactly_the_roles_that_the_chart_makes_for_jobs(helm: str) -> None:
     roles = {thing["metadata"]["name"]: thing for thing in render(helm) if thing["kind"] == "ClusterRole"}
     bind = next(rule for rule in roles["harborrl-operator"]["rules"] if rule["verbs"] == ["bind"])
