@@ -31,7 +31,7 @@ async def _is_orphan(cluster: Cluster, anchor: Object) -> bool:
     owner = labels(anchor)
     namespace, name, uid = owner.get(LABEL_JOB_NAMESPACE), owner.get(LABEL_JOB), owner.get(LABEL_JOB_UID)
     if not (namespace and name and uid):
-        logger.warning("anchor %s names no job; left alone", name_of(anchor))
+        logger.debug("anchor %s names no job; left alone", name_of(anchor))
         return False
     job = await cluster.get(KIND, namespace, name)
     return job is None or job["metadata"]["uid"] != uid
