@@ -63,7 +63,7 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
     if annotations(pod).get(ANNOTATION_CONFIG) != key:
         draft.delete("Pod", [pod])
         draft.look_again = 2.0
-        return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs again, for this attempt and configuration."))
+        return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs again, for this attempt."))
     outcome = read_outcome(pod)
     if outcome is None:
         problem = pod_problem(pod, draft.now, draft.observed.warnings.get(preflight_name(pod), ""))

@@ -29,6 +29,13 @@ _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a d
 RELEASE_MARGIN_SECONDS = 30
 """Grace beyond the checkpoint's, in which the supervisor still reports."""
 
+WORKER_MARGIN_SECONDS = 15
+"""Grace of a worker beyond its wait for the head, in which Ray itself ends."""
+
+NATIVE_WORKER_SECONDS = 30
+"""Longest that a worker of the native engine waits for its head. KubeRay's own init container ignores SIGTERM, so the grace
+period is also what deleting a job costs whose workers have not started: it must stay well below a minute."""
+
 CPU_SLOTS = 8
 """Ray's logical CPUs of a pod that states none: actors must be placeable whatever the node has."""
 
@@ -152,10 +159,13 @@ def _head(job: ResolvedJob, attempt: int) -> dict[str, Any]:
 
 def _worker(job: ResolvedJob, attempt: int) -> dict[str, Any]:
     ray = _ray_container(job, attempt, "ray-worker")
-    ray["lifecycle"] = _wait_for_head_to_end(job.spec.checkpoint.grace_seconds)
+    wait = job.spec.checkpoint.grace_seconds
+    if job.spec.trainer.engine == "native":
+        wait = min(wait, NATIVE_WORKER_SECONDS)
+    ray["lifecycle"] = _wait_for_head_to_end(wait)
     ray["readinessProbe"] = _http_probe(DASHBOARD_AGENT_PORT, "/api/local_raylet_healthz")
     ray["livenessProbe"] = _tcp_probe(DASHBOARD_AGENT_PORT)
-    return _pod(job, ray, [])
+    return _pod(job, ray, []) | {"terminationGracePeriodSeconds": wait + WORKER_MARGIN_SECONDS}
 
 
 def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
