@@ -33,8 +33,8 @@ WORKER_MARGIN_SECONDS = 15
 """Grace of a worker beyond its wait for the head, in which Ray itself ends."""
 
 NATIVE_WORKER_SECONDS = 30
-"""Longest that a worker of the native engine waits for its head. KubeRay's own init container ignores SIGTERM, so the grace
-period is also what deleting a job costs whose workers have not started: it must stay well below a minute."""
+"""Longest that a worker of the native engine waits for its head. KubeRay's own init container does not heed SIGTERM, so
+the grace period is also what deleting a job costs whose workers have not started: keep it well below a minute."""
 
 CPU_SLOTS = 8
 """Ray's logical CPUs of a pod that states none: actors must be placeable whatever the node has."""
