@@ -132,5 +132,5 @@ def detect(euid: int) -> Engine:
         )
     if euid != 0:
         raise BuildError("no Docker engine answers and buildah needs root here: start Docker, or run again as root")
-    overlay = process.capture(["buildah", "--storage-driver", "overlay", "images", "--quiet"]) is not None
+    overlay = process.capture(["buildah", "--storage-driver", "overlay", "containers", "--quiet"]) is not None
     return Buildah("overlay" if overlay else "vfs")
