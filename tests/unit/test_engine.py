@@ -6,13 +6,13 @@ from concurrent.futures import Future
 
 import pytest
 import torch
-from support import tiny_model
 
 from harborrl_trainer.native.decoder import Decoder
 from harborrl_trainer.native.engine import Engine, Request
 from harborrl_trainer.native.kv_slots import Piece
 from harborrl_trainer.native.sampling import SamplingParams, draw, uniforms
 from harborrl_trainer.native.session import Generation
+from support import tiny_model
 
 SLOTS = 4
 COMMON = list(range(100, 148))
@@ -125,9 +125,7 @@ def test_drawing_follows_the_distribution() -> None:
     logits = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.4]))
     source = uniforms(1, 0)
     rows = 4000
-    tokens, log_probs = draw(
-        logits.expand(rows, 4), [SamplingParams()] * rows, [source.random() for _ in range(rows)]
-    )
+    tokens, log_probs = draw(logits.expand(rows, 4), [SamplingParams()] * rows, [source.random() for _ in range(rows)])
     shares = [tokens.count(token) / rows for token in range(4)]
     assert shares == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.03)
     assert log_probs[0] == pytest.approx(float(logits[tokens[0]]), abs=1e-5)
@@ -157,9 +155,7 @@ def _plain_logits(plain: torch.nn.Module, sequence: Sequence[int]) -> torch.Tens
     return logits
 
 
-def _check_log_probs(
-    plain: torch.nn.Module, prompt: list[int], answer: Generation, temperature: float = 1.0
-) -> None:
+def _check_log_probs(plain: torch.nn.Module, prompt: list[int], answer: Generation, temperature: float = 1.0) -> None:
     with torch.no_grad():
         logits = plain(torch.tensor([[*prompt, *answer.token_ids]])).logits[0] / temperature
     expected = torch.log_softmax(logits, -1)

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from support import tiny_model
-from support.tiny_model import END_ID
 
 from harborrl_trainer.native.chat import ChatRenderer, TemplateNotAppendOnly
 from harborrl_trainer.native.session import (
@@ -17,6 +15,8 @@ from harborrl_trainer.native.session import (
     SessionError,
     trajectory,
 )
+from support import tiny_model
+from support.tiny_model import END_ID
 
 ASK = [{"role": "system", "content": "Shell."}, {"role": "user", "content": "List files."}]
 OBSERVATION = {"role": "user", "content": "a.txt\nb.txt"}
@@ -55,9 +55,7 @@ def test_three_turns_join_to_what_the_template_gives_for_the_whole(tokenizer: An
     assert prompt == _template(tokenizer, session.messages[:-1])
 
 
-def test_the_mask_is_one_on_every_sampled_token_and_zero_on_all_between(
-    tokenizer: Any, renderer: ChatRenderer
-) -> None:
+def test_the_mask_is_one_on_every_sampled_token_and_zero_on_all_between(tokenizer: Any, renderer: ChatRenderer) -> None:
     session = Session("s", 1000)
     first = _turn(session, renderer, tokenizer, ASK, "ls")
     second = _turn(session, renderer, tokenizer, [*session.messages, OBSERVATION], "cat a.txt")
@@ -71,7 +69,9 @@ def test_the_mask_is_one_on_every_sampled_token_and_zero_on_all_between(
     assert [value != 0.0 for value in done.log_probs] == [wanted == 1 for wanted in done.loss_mask]
 
 
-def test_tokens_that_a_fresh_encoding_would_not_give_are_kept_as_sampled(tokenizer: Any, renderer: ChatRenderer) -> None:
+def test_tokens_that_a_fresh_encoding_would_not_give_are_kept_as_sampled(
+    tokenizer: Any, renderer: ChatRenderer
+) -> None:
     session = Session("s", 1000)
     start = tiny_model.START_ID  # a special token inside an answer vanishes from the text
     sampled = (*_ids(tokenizer, "l"), start, *_ids(tokenizer, "s"), END_ID)
@@ -115,7 +115,7 @@ def test_a_continuation_must_append_something_that_the_model_did_not_say(
         session.next_prompt([*session.messages, *appended], renderer)
 
 
-def test_a_turn_cut_by_length_ends_the_session(tokenizer: Any, renderer: ChatRenderer) -> None:
+def test_a_turn_cut_by_length_ends_the_session(renderer: ChatRenderer) -> None:
     session = Session("s", 1000)
     prompt = session.next_prompt(ASK, renderer)
     session.record(ASK, prompt, _generation((50, 51), "length"), "xy")
@@ -137,7 +137,7 @@ def test_no_messages_is_refused(renderer: ChatRenderer) -> None:
         Session("s", 1000).next_prompt([], renderer)
 
 
-def test_a_template_that_rewrites_the_past_is_found_out(tokenizer: Any) -> None:
+def test_a_template_that_rewrites_the_past_is_found_out() -> None:
     counting = tiny_model.tokenizer()
     counting.chat_template = "{{ messages | length }}" + tiny_model.CHAT_TEMPLATE
     with pytest.raises(TemplateNotAppendOnly):

@@ -67,7 +67,7 @@ class EngineActor:
 
 
 class PolicyActor:
-    """Calls run on several threads, so that `interrupt` is heard while `train` is at work; the lock keeps the rest apart."""
+    """Calls run on several threads, so that `interrupt` is heard while `train` works; the lock keeps the rest apart."""
 
     def __init__(self, model: str, config: PolicyConfig, *, reference: str, optimizer: str | None) -> None:
         _use_cpus()

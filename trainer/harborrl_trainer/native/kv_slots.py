@@ -22,7 +22,7 @@ class AttentionStep(Protocol):
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """query [1, heads, tokens, d], key and value [1, kv heads, tokens, d] -> [1, tokens, heads, d]."""
+        """Query [1, heads, tokens, d], key and value [1, kv heads, tokens, d] -> [1, tokens, heads, d]."""
         ...
 
 

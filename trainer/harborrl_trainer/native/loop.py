@@ -1,4 +1,4 @@
-"""The training loop: collect, keep, dump, train, publish weights, save, evaluate. Everything else is a step it calls."""
+"""The training loop: collect, keep, dump, train, publish weights, save, evaluate. All else is a step it calls."""
 
 import asyncio
 import sys

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -74,7 +74,7 @@ class StepReport:
     """What was computed, each shared prefix once a micro-batch."""
     optimizer_steps: int = 0
     skipped_steps: int = 0
-    """Optimizer steps not taken because no sample had an advantage: they would have moved the weights by momentum alone."""
+    """Optimizer steps not taken as no sample had an advantage: momentum alone would have moved the weights."""
     seconds: float = 0.0
     log_probs: list[list[float]] = field(default_factory=list)
     """For each sample, the trainer's log-probs over its response before the step; 0.0 where the mask is 0."""
@@ -101,7 +101,7 @@ class Policy:
     def __init__(
         self, model: PreTrainedModel, config: PolicyConfig, *, reference: PreTrainedModel | None = None
     ) -> None:
-        """`model` is float32, loaded with `attn_implementation=ATTENTION`; `reference` likewise, needed for `kl_coef`."""
+        """`model` is float32, loaded with `attn_implementation=ATTENTION`; so is `reference`, needed for `kl_coef`."""
         self.config = config
         self.model = model
         self.optimizer = torch.optim.AdamW(

@@ -15,7 +15,7 @@ ComputeType = Literal["bfloat16", "float32"]
 
 
 def best_compute_type() -> ComputeType:
-    """bfloat16 products are three to four times as fast as float32 where the instructions exist, and slower elsewhere."""
+    """Where the instructions exist bfloat16 products are three to four times as fast as float32, elsewhere slower."""
     capabilities = torch.backends.cpu.get_cpu_capability()
     has_bf16 = capabilities == "AVX512" and torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - no public question
     return "bfloat16" if has_bf16 or torch.cpu._is_amx_tile_supported() else "float32"  # noqa: SLF001 - same
@@ -35,7 +35,7 @@ class RoundedLinear(torch.nn.Module):
 
 
 def round_linears(model: PreTrainedModel) -> None:
-    """Replaces the linear layers of the decoder. The output head stays float32: rounded logits are too coarse for log-probs."""
+    """Replaces the linear layers. The output head stays float32: rounded logits are too coarse for log-probs."""
     head = model.get_output_embeddings()
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -202,13 +202,13 @@ async def _healthy(client: AgentClient) -> Health:
         except AgentServerError as error:
             if time.monotonic() > deadline:
                 raise InfrastructureError(
-                    f"agent server: {error} for {AGENT_SERVER_WAIT_S:g} s; look at Deployment <job>-agent and its Service"
+                    f"agent server: {error} for {AGENT_SERVER_WAIT_S:g} s; look at its Deployment and Service"
                 ) from error
         await asyncio.sleep(1)
 
 
 class _Capacity:
-    """A health reader that survives a server which is restarting: what it last said stays true until it speaks again."""
+    """A health reader that survives a restarting server: what it last said stays true until it speaks again."""
 
     def __init__(self, client: AgentClient, places: InFlight) -> None:
         self._client = client
@@ -222,7 +222,7 @@ class _Capacity:
 
 
 async def _watch_stop_request(layout: IncarnationLayout, stop: asyncio.Event) -> None:
-    while not layout.stop_request.exists():
+    while not layout.stop_request.exists():  # noqa: ASYNC110 - the request is a file on a volume
         await asyncio.sleep(STOP_POLL_S)
     stop.set()
 

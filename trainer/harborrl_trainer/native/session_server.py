@@ -1,10 +1,10 @@
-"""The session server: an OpenAI-shaped chat endpoint a trajectory (docs/contracts.md, "Session server"). Tokens in, tokens out."""
+"""The session server (docs/contracts.md): an OpenAI-shaped chat endpoint for each trajectory. Tokens in, tokens out."""
 
 import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -25,8 +25,10 @@ class ChatMessage(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """The fields that mean something here. Others are ignored as OpenAI-shaped clients send many, but not these:
-    `tools`, `n` > 1 and `stop` would change what is sampled, so they are refused."""
+    """The fields that mean something here; clients send many others, which are ignored.
+
+    Not `tools`, `n` > 1 and `stop`: they would change what is sampled, so they are refused.
+    """
 
     model_config = ConfigDict(extra="allow")
     messages: list[ChatMessage]
@@ -38,7 +40,7 @@ class ChatRequest(BaseModel):
     n: Annotated[int, Field(ge=1, le=1)] = 1
     tools: None = None
     stop: None = None
-    stream: Annotated[bool, Field()] = False
+    stream: Literal[False] = False
 
 
 class SessionStore:
@@ -91,7 +93,7 @@ class SessionStore:
         )
 
 
-def build_app(store: SessionStore) -> FastAPI:
+def build_app(store: SessionStore) -> FastAPI:  # noqa: C901 - five routes, each a few lines
     app = FastAPI(title="HarborRL session server", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/health")
