@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import torch
 
 from harborrl_trainer.checkpoints import find_start
@@ -23,6 +23,7 @@ from support import tiny_model
 from support.fake_agent_server import FakeAgentServer, outcome
 from support.jobs import document, make_task, make_volumes
 
+ROOT = Path(__file__).resolve().parents[2]
 TASKS = ("alpha", "beta")
 SAMPLES = 3
 ROLLOUTS = 3
@@ -31,18 +32,20 @@ ROLLOUTS = 3
 @pytest.fixture(scope="module", autouse=True)
 def ray_cluster() -> Iterator[None]:
     """One node on the loopback address, so that no firewall of the machine stands between its parts."""
-    os.environ.update(RAY_AUTH_MODE="disabled", RAY_DEDUP_LOGS="0")
-    ray = pytest.importorskip("ray")
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=128 * 1024 * 1024,
-        _node_ip_address="127.0.0.1",
-    )
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as environment:
+        # Ray's token authentication would leave a token in the home directory of whoever runs the tests.
+        environment.setenv("RAY_AUTH_MODE", "disabled")
+        environment.setenv("PYTHONPATH", f"{ROOT / 'trainer'}:{ROOT / 'tests'}")
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=128 * 1024 * 1024,
+            _node_ip_address="127.0.0.1",
+        )
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, model: Path) -> tuple[Job
     fake = FakeAgentServer(reward=_byte_mean, observations=("ok\n", "a.txt\nb.txt\n"), capacity=4)
     with _served(fake) as url:
         job = _job(volumes, model, url)
-        assert main(job, 1, 1) == FINISHED
+        assert _main(job, 1) == FINISHED
     return job, fake
 
 
@@ -87,7 +90,7 @@ def test_metrics_and_trials_are_one_line_each(finished: tuple[JobDocument, FakeA
     layout = _layout(finished[0])
     lines = [json.loads(line) for line in layout.metrics.read_text().splitlines()]
     assert [line["kind"] for line in lines] == ["eval", "step", "step", "step", "eval"]
-    assert all(line["logprob_gap"] < 0.01 for line in lines if line["kind"] == "step")
+    assert all(line["logprob_gap_max"] < 0.001 for line in lines if line["kind"] == "step")
     trials = [json.loads(line) for line in (layout.trials / "native.jsonl").read_text().splitlines()]
     assert sum(not trial["evaluation"] for trial in trials) == ROLLOUTS * len(TASKS) * SAMPLES
     assert all(trial["kept"] for trial in trials)
@@ -100,7 +103,7 @@ def test_no_more_trials_were_in_flight_than_the_server_had_room_for(
 
 
 def test_requests_are_the_contracts(finished: tuple[JobDocument, FakeAgentServer]) -> None:
-    expected = json.loads((Path(__file__).resolve().parents[1] / "contract" / "run_request.json").read_text())
+    expected = json.loads((ROOT / "tests" / "contract" / "run_request.json").read_text())
     assert set(finished[1].requests[0]) >= set(expected) - {"task_difficulty"}
 
 
@@ -165,8 +168,8 @@ def test_what_was_sampled_is_re_scored_under_the_recorded_weights(
         for scored, trained, rolled in zip(
             policy.score(samples), data["log_probs"], data["rollout_log_probs"], strict=True
         ):
-            assert scored == pytest.approx(trained, abs=0.02)
-            assert scored == pytest.approx(rolled, abs=0.02)
+            assert scored == pytest.approx(trained, abs=0.001)
+            assert scored == pytest.approx(rolled, abs=0.001)
 
 
 def test_a_stop_request_saves_what_was_trained_and_the_next_incarnation_goes_on_from_it(
@@ -184,11 +187,11 @@ def test_a_stop_request_saves_what_was_trained_and_the_next_incarnation_goes_on_
     with _served(fake) as url:
         job = _job(tmp_path, model, url, eval=None, config__saveInterval=100)
         stop_in_second_rollout.append(_layout(job).stop_request.touch)
-        assert main(job, 1, 1) == STOPPED
+        assert _main(job, 1) == STOPPED
         assert _layout(job).checkpoint(0).is_dir()
         assert fake.flushed
         stop_in_second_rollout.clear()
-        assert main(job, 1, 2) == FINISHED
+        assert _main(job, 2) == FINISHED
     second = RunLayout.of(job).incarnation(1, 2)
     assert sorted(path.name for path in second.rollout_data.iterdir()) == ["1.pt", "2.pt"]
     state = json.loads((second.checkpoint(2) / "data_state.json").read_text())
@@ -202,7 +205,7 @@ def test_a_group_with_a_lost_trial_is_dropped_and_the_rest_is_trained(tmp_path: 
     fake = FakeAgentServer(reward=_byte_mean, before_trial=before)
     with _served(fake) as url:
         job = _job(tmp_path, model, url, eval=None, config__numRollout=1)
-        assert main(job, 1, 1) == FINISHED
+        assert _main(job, 1) == FINISHED
     layout = _layout(job)
     [line] = [json.loads(text) for text in layout.metrics.read_text().splitlines()]
     assert (line["groups"], line["dropped_groups"], line["aborted"]) == (2, 1, SAMPLES)
@@ -218,7 +221,7 @@ def test_when_every_group_aborts_the_run_gives_up_with_the_last_cause(tmp_path: 
     with _served(FakeAgentServer(reward=_byte_mean, before_trial=before)) as url:
         job = _job(tmp_path, model, url, eval=None)
         with pytest.raises(InfrastructureError, match=r"all 2 groups .* last cause: SandboxUnavailable"):
-            main(job, 1, 1)
+            _main(job, 1)
     assert not _layout(job).rollout_file(0).exists()
 
 
@@ -230,9 +233,14 @@ def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(
     whole = weights.read_bytes()
     weights.write_bytes(whole[:100])
     with _served(FakeAgentServer(reward=_byte_mean)) as url:
-        assert main(_moved(job, url), 1, 2) == FINISHED
+        assert _main(_moved(job, url), 2) == FINISHED
     assert RunLayout.of(job).incarnation(1, 2).rollout_file(2).is_file()
     assert not RunLayout.of(job).incarnation(1, 2).rollout_file(1).exists()
+
+
+def _main(job: JobDocument, incarnation: int) -> int:
+    """In float32, so that a wrong token or position cannot hide behind rounding."""
+    return main(job, 1, incarnation, compute="float32")
 
 
 def _byte_mean(_: str, answers: Any) -> float:

@@ -102,6 +102,13 @@ async def test_two_calls_of_one_session_never_interleave(http: httpx.AsyncClient
     assert len(engine.asked) == 1
 
 
+async def test_a_history_replayed_in_a_clients_own_dress_is_the_same_history(http: httpx.AsyncClient) -> None:
+    session = await _open(http)
+    await _chat(http, session, ASK)
+    dressed = {"role": "assistant", "content": [{"type": "text", "text": "efg"}], "tool_calls": None, "refusal": None}
+    assert (await _chat(http, session, [*ASK, dressed, {"role": "user", "content": "more"}])).status_code == 200
+
+
 async def test_an_altered_history_gets_400(http: httpx.AsyncClient) -> None:
     session = await _open(http)
     await _chat(http, session, ASK)

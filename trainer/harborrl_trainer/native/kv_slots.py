@@ -172,7 +172,7 @@ class DecodeStep:
         values[self._slots, :, self._lengths] = value[0].transpose(0, 1)
         kv_heads, dim = key.shape[1], key.shape[3]
         # The query heads that share a key head become the rows of one small matrix: no key is repeated.
-        grouped = query[0].unflatten(0, (kv_heads, -1)).permute(2, 0, 1, 3)
+        grouped = query[0].view(kv_heads, -1, *query.shape[2:]).permute(2, 0, 1, 3)
         own, own_norm = self._own(grouped, keys, values, scale)
         if bool(self._follows.any()):
             shared, shared_norm = self._shared(layer, grouped, scale)

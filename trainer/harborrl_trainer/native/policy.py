@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM
 
 from harborrl_trainer.native import grpo, tree
 from harborrl_trainer.native.kv_slots import ATTENTION
@@ -98,10 +98,11 @@ class Interrupted(Exception):  # noqa: N818 - named after what happened
 
 
 class Policy:
-    def __init__(
-        self, model: PreTrainedModel, config: PolicyConfig, *, reference: PreTrainedModel | None = None
-    ) -> None:
-        """`model` is float32, loaded with `attn_implementation=ATTENTION`; so is `reference`, needed for `kl_coef`."""
+    def __init__(self, model: Any, config: PolicyConfig, *, reference: Any = None) -> None:
+        """`model` is a causal language model of transformers in float32, loaded with `attn_implementation=ATTENTION`.
+
+        So is `reference`, which the KL penalty needs.
+        """
         self.config = config
         self.model = model
         self.optimizer = torch.optim.AdamW(
@@ -206,7 +207,7 @@ class Policy:
         return loss
 
     def _forward(
-        self, model: PreTrainedModel, samples: Sequence[TrainSample], batch: Sequence[int]
+        self, model: Any, samples: Sequence[TrainSample], batch: Sequence[int]
     ) -> tuple[torch.Tensor, list[_Target], int]:
         """Log-probs of the micro-batch's trained tokens, what they are of, and the packed length."""
         packed = tree.pack([samples[index].ids for index in batch])
@@ -230,7 +231,7 @@ class Policy:
         tokens = torch.tensor([target.token for target in targets], dtype=torch.long)
         parts = [
             checkpoint(_log_probs, rows, head, wanted, self.config.temperature, use_reentrant=False)
-            for rows, wanted in zip(hidden.split(LOGIT_ROWS), tokens.split(LOGIT_ROWS), strict=True)
+            for rows, wanted in zip(torch.split(hidden, LOGIT_ROWS), torch.split(tokens, LOGIT_ROWS), strict=True)
         ]
         return torch.cat(parts) if targets else hidden.new_zeros(0), targets, len(packed.tokens)
 
@@ -266,11 +267,8 @@ def load_policy(path: str, config: PolicyConfig, *, reference: str | None = None
     return Policy(model, config, reference=_load(reference) if reference and config.kl_coef else None)
 
 
-def _load(path: str) -> PreTrainedModel:
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation=ATTENTION
-    )
-    return model
+def _load(path: str) -> Any:
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=ATTENTION)
 
 
 def _log_probs(hidden: torch.Tensor, head: torch.Tensor, tokens: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -278,7 +276,7 @@ def _log_probs(hidden: torch.Tensor, head: torch.Tensor, tokens: torch.Tensor, t
     return torch.log_softmax(logits, dim=-1).gather(-1, tokens[:, None])[:, 0]
 
 
-def _head_weight(model: PreTrainedModel) -> torch.Tensor:
+def _head_weight(model: Any) -> torch.Tensor:
     head: Any = model.get_output_embeddings()
     weight: torch.Tensor = head.weight
     return weight

@@ -38,14 +38,26 @@ AGENT_SERVER_WAIT_S = 60.0
 ENGINE_SLOTS = 64
 
 
-def main(job: JobDocument, attempt: int, incarnation: int) -> int:
-    """Trains until the last rollout. Returns 0, or 75 after a stop request; raises a TrainerError for all else."""
+def main(job: JobDocument, attempt: int, incarnation: int, *, compute: ComputeType | None = None) -> int:
+    """Trains until the last rollout. Returns 0, or 75 after a stop request; raises a TrainerError for all else.
+
+    `compute` overrides what suits this processor.
+    """
     prompts = _prompts(job.data, "data")
     eval_prompts = _prompts(Data(jsonl=job.eval.jsonl), "eval") if job.eval else []
     start = _begin(job, attempt, incarnation)
     layout = RunLayout.of(job).incarnation(attempt, incarnation)
     try:
-        asyncio.run(_run(job, layout, start, prompts, eval_prompts))
+        asyncio.run(
+            _run(
+                job,
+                layout,
+                start,
+                prompts=prompts,
+                eval_prompts=eval_prompts,
+                compute=compute or best_compute_type(),
+            )
+        )
     except Stopped:
         sys.stderr.write("native engine: stopped on request; the next incarnation goes on from the newest checkpoint\n")
         return STOPPED
@@ -56,15 +68,16 @@ async def _run(
     job: JobDocument,
     layout: IncarnationLayout,
     start: StartPoint,
+    *,
     prompts: Sequence[Prompt],
     eval_prompts: Sequence[Prompt],
+    compute: ComputeType,
 ) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     _connect()
     model = str(start.checkpoint or job.model.path)
-    compute = best_compute_type()
     renderer, stop_tokens = _tokenizer(job)
     policy, engine = _start_actors(job, start, model, compute, stop_tokens)
     store = SessionStore(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from harborrl_trainer.native.chat import ChatRenderer, TemplateNotAppendOnly
 from harborrl_trainer.native.sampling import SamplingParams
@@ -18,10 +18,23 @@ Generate = Callable[[str, list[int], SamplingParams], Awaitable[Generation]]
 """(request id, prompt ids, parameters) -> what was sampled."""
 
 
+class TextPart(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
 class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="allow")
     role: str
     content: str
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _joined(cls, content: Any) -> Any:
+        """Some clients send text as a list of parts; the template, and a replayed history, know one string."""
+        if isinstance(content, list):
+            return "".join(TextPart.model_validate(part).text for part in content)
+        return content
 
 
 class ChatRequest(BaseModel):
@@ -74,7 +87,8 @@ class SessionStore:
 
     async def chat(self, session: Session, request: ChatRequest) -> dict[str, Any]:
         """One turn. Raises a SessionError for what the client did wrong; the session is then as it was before."""
-        messages = [message.model_dump() for message in request.messages]
+        # Clients add keys with null in them (`tool_calls`, `refusal`); a replayed message is the same without.
+        messages = [message.model_dump(exclude_none=True) for message in request.messages]
         async with self._locks[session.id]:
             if not session.answered_before(messages):
                 prompt = session.next_prompt(messages, self._renderer)
