@@ -16,6 +16,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 END_ID, START_ID = 0, 1
+STOPS = frozenset({END_ID, *range(20, 30)})
+"""Tokens that end an answer: more than one, because a random model hardly ever samples the one."""
 
 
 def tokenizer() -> Any:
@@ -55,5 +57,5 @@ def save(path: Path) -> Path:
     model("sdpa").save_pretrained(path)
     tokenizer().save_pretrained(path)
     generation: Any = GenerationConfig
-    generation(eos_token_id=END_ID).save_pretrained(path)
+    generation(eos_token_id=sorted(STOPS)).save_pretrained(path)
     return path

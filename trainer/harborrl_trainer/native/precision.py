@@ -25,7 +25,8 @@ class RoundedLinear(torch.nn.Module):
     def __init__(self, linear: torch.nn.Linear) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(linear.weight.detach().to(torch.bfloat16), requires_grad=False)
-        self.bias = None if linear.bias is None else torch.nn.Parameter(linear.bias.detach().to(torch.bfloat16), False)
+        bias: torch.Tensor | None = linear.bias
+        self.bias = None if bias is None else torch.nn.Parameter(bias.detach().to(torch.bfloat16), requires_grad=False)
 
     @override
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
