@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ import pytest
 import ray
 import torch
 
-from harborrl_trainer.checkpoints import find_start
-from harborrl_trainer.errors import FINISHED, STOPPED, InfrastructureError
+from harborrl_trainer.checkpoints import StartPoint, find_start
+from harborrl_trainer.errors import FINISHED, STOPPED
 from harborrl_trainer.job import JobDocument, parse_job
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
-from harborrl_trainer.native.policy import Policy, TrainSample
-from harborrl_trainer.native.run import main, policy_config
+from harborrl_trainer.native.policy import Policy, TrainSample, load_policy
+from harborrl_trainer.native.run import begin, main, policy_config
 from harborrl_trainer.native.serving import serving
 from support import tiny_model
 from support.fake_agent_server import FakeAgentServer, outcome
@@ -154,8 +154,6 @@ def test_what_was_sampled_is_re_scored_under_the_recorded_weights(
     finished: tuple[JobDocument, FakeAgentServer], model: Path
 ) -> None:
     job, layout = finished[0], _layout(finished[0])
-    from harborrl_trainer.native.policy import load_policy  # noqa: PLC0415
-
     for rollout, weights in ((0, model), (2, layout.checkpoint(1))):
         policy: Policy = load_policy(str(weights), policy_config(job.config, "float32"))
         data = _load(layout.train_file(rollout, 0))["rollout_data"]
@@ -175,67 +173,49 @@ def test_what_was_sampled_is_re_scored_under_the_recorded_weights(
 def test_a_stop_request_saves_what_was_trained_and_the_next_incarnation_goes_on_from_it(
     tmp_path: Path, model: Path
 ) -> None:
-    stop_in_second_rollout: list[Callable[[], None]] = []
+    """In the first rollout one task's sandboxes are lost: its group is dropped and the other one is trained."""
+    first_rollout = 2 * SAMPLES + SAMPLES  # each lost trial is run once more
 
-    async def before(_: dict[str, Any]) -> dict[str, Any] | None:
-        if len(fake.requests) > len(TASKS) * SAMPLES and stop_in_second_rollout:
-            stop_in_second_rollout[0]()
-            await asyncio.Event().wait()
+    async def before(body: dict[str, Any]) -> dict[str, Any] | None:
+        if len(fake.requests) > first_rollout:
+            if len(stopped) == 0:
+                stopped.append(_layout(job).stop_request)
+                stopped[0].touch()
+            if len(fake.requests) <= first_rollout + len(TASKS) * SAMPLES:
+                await asyncio.Event().wait()
+        elif body["instance_id"] == "alpha":
+            return outcome("SandboxLost", infra_failure=True)
         return None
 
+    stopped: list[Path] = []
     fake = FakeAgentServer(reward=_byte_mean, before_trial=before, capacity=8)
     with _served(fake) as url:
         job = _job(tmp_path, model, url, eval=None, config__saveInterval=100)
-        stop_in_second_rollout.append(_layout(job).stop_request.touch)
         assert _main(job, 1) == STOPPED
         assert _layout(job).checkpoint(0).is_dir()
         assert fake.flushed
-        stop_in_second_rollout.clear()
         assert _main(job, 2) == FINISHED
+    _check_dropped_group(_layout(job))
     second = RunLayout.of(job).incarnation(1, 2)
     assert sorted(path.name for path in second.rollout_data.iterdir()) == ["1.pt", "2.pt"]
     state = json.loads((second.checkpoint(2) / "data_state.json").read_text())
     assert state["trained"] == ROLLOUTS
 
 
-def test_a_group_with_a_lost_trial_is_dropped_and_the_rest_is_trained(tmp_path: Path, model: Path) -> None:
-    async def before(body: dict[str, Any]) -> dict[str, Any] | None:
-        return outcome("SandboxLost", infra_failure=True) if body["instance_id"] == "alpha" else None
-
-    fake = FakeAgentServer(reward=_byte_mean, before_trial=before)
-    with _served(fake) as url:
-        job = _job(tmp_path, model, url, eval=None, config__numRollout=1)
-        assert _main(job, 1) == FINISHED
-    layout = _layout(job)
-    [line] = [json.loads(text) for text in layout.metrics.read_text().splitlines()]
-    assert (line["groups"], line["dropped_groups"], line["aborted"]) == (2, 1, SAMPLES)
-    assert len(fake.requests) == 2 * SAMPLES + SAMPLES  # each lost trial was run once more
-    trials = [json.loads(text) for text in (layout.trials / "native.jsonl").read_text().splitlines()]
-    assert {trial["drop_reason"] for trial in trials if not trial["kept"]} == {"group has 3 of 3 aborted: SandboxLost"}
-
-
-def test_when_every_group_aborts_the_run_gives_up_with_the_last_cause(tmp_path: Path, model: Path) -> None:
-    async def before(_: dict[str, Any]) -> dict[str, Any] | None:
-        return outcome("SandboxUnavailable", infra_failure=True)
-
-    with _served(FakeAgentServer(reward=_byte_mean, before_trial=before)) as url:
-        job = _job(tmp_path, model, url, eval=None)
-        with pytest.raises(InfrastructureError, match=r"all 2 groups .* last cause: SandboxUnavailable"):
-            _main(job, 1)
-    assert not _layout(job).rollout_file(0).exists()
-
-
 def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(
     finished: tuple[JobDocument, FakeAgentServer],
 ) -> None:
-    job = finished[0]
-    weights = _layout(job).checkpoint(2) / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:100])
-    with _served(FakeAgentServer(reward=_byte_mean)) as url:
-        assert _main(_moved(job, url), 2) == FINISHED
-    assert RunLayout.of(job).incarnation(1, 2).rollout_file(2).is_file()
-    assert not RunLayout.of(job).incarnation(1, 2).rollout_file(1).exists()
+    weights = _layout(finished[0]).checkpoint(2) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    assert begin(finished[0], 1, 2) == StartPoint(2, _layout(finished[0]).checkpoint(1))
+
+
+def _check_dropped_group(layout: IncarnationLayout) -> None:
+    [line] = [json.loads(text) for text in layout.metrics.read_text().splitlines()]
+    assert (line["groups"], line["dropped_groups"], line["aborted"]) == (2, 1, SAMPLES)
+    trials = [json.loads(text) for text in (layout.trials / "native.jsonl").read_text().splitlines()]
+    assert {trial["drop_reason"] for trial in trials if not trial["kept"]} == {"group has 3 of 3 aborted: SandboxLost"}
+    assert all(trial["replaced"]["cause"] == "SandboxLost" for trial in trials if trial["status"] == "aborted")
 
 
 def _main(job: JobDocument, incarnation: int) -> int:
@@ -298,10 +278,6 @@ def _job(volumes: Path, model: Path, url: str, **changes: Any) -> JobDocument:
         "agentServer__url": url,
     }
     return parse_job(json.dumps(document(**(fields | small | changes))))
-
-
-def _moved(job: JobDocument, url: str) -> JobDocument:
-    return job.model_copy(update={"agent_server": job.agent_server.model_copy(update={"url": url}), "eval": None})
 
 
 def _layout(job: JobDocument) -> IncarnationLayout:

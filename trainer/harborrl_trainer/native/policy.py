@@ -262,9 +262,15 @@ def load_policy(path: str, config: PolicyConfig, *, reference: str | None = None
     model = _load(path)
     # Layers are computed again in the backward pass: a third more work, and micro-batches three times as large fit,
     # which share more of their prefixes. transformers does it in training mode only.
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    _recompute_layers(model)
     model.train()
     return Policy(model, config, reference=_load(reference) if reference and config.kl_coef else None)
+
+
+def _recompute_layers(model: Any) -> None:
+    # transformers renamed the method in 5.2x and warns about the old name.
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
 
 
 def _load(path: str) -> Any:

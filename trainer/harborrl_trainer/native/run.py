@@ -45,8 +45,10 @@ def main(job: JobDocument, attempt: int, incarnation: int, *, compute: ComputeTy
     """
     prompts = _prompts(job.data, "data")
     eval_prompts = _prompts(Data(jsonl=job.eval.jsonl), "eval") if job.eval else []
-    start = _begin(job, attempt, incarnation)
+    start = begin(job, attempt, incarnation)
     layout = RunLayout.of(job).incarnation(attempt, incarnation)
+    for folder in (layout.checkpoints, layout.rollout_data, layout.train_data, layout.trials):
+        folder.mkdir(parents=True, exist_ok=True)
     try:
         asyncio.run(
             _run(
@@ -131,7 +133,7 @@ def _prompts(source: Data, name: str) -> list[Prompt]:
     return list(found.prompts)
 
 
-def _begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
+def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     """Claims the rollout ids from the newest checkpoint that is whole and undamaged; says where it begins."""
     start = checkpoints.find_start(job)
     while start.checkpoint is not None and (damage := checkpoint.problem(start.checkpoint)):
