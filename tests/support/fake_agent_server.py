@@ -1,4 +1,4 @@
-"""A small in-process agent server that speaks the real wire: `/run` plays an agent against the session server over HTTP.
+"""A small agent server that speaks the real wire: `/run` plays an agent against the session server over HTTP.
 
 It is a test double for Harbor's trials, never for the model: the answers and the rewards come from what is sampled.
 """

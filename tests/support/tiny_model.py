@@ -16,6 +16,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 END_ID, START_ID = 0, 1
+STOPS = frozenset({END_ID, *range(20, 30)})
+"""Tokens that end an answer: more than one, because a random model hardly ever samples the one."""
 
 
 def tokenizer() -> Any:
@@ -26,12 +28,11 @@ def tokenizer() -> Any:
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     inner.add_special_tokens([AddedToken(END, special=True), AddedToken(START, special=True)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, eos_token=END, bos_token=START, pad_token=END, chat_template=CHAT_TEMPLATE
-    )
+    fast: Any = PreTrainedTokenizerFast
+    return fast(tokenizer_object=inner, eos_token=END, bos_token=START, pad_token=END, chat_template=CHAT_TEMPLATE)
 
 
-def model(attention: str = "harborrl_slots", seed: int = 0) -> LlamaForCausalLM:
+def model(attention: str = "harborrl_slots", seed: int = 0) -> Any:
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=258,
@@ -48,11 +49,13 @@ def model(attention: str = "harborrl_slots", seed: int = 0) -> LlamaForCausalLM:
         pad_token_id=END_ID,
     )
     config._attn_implementation = attention
-    return LlamaForCausalLM(config).eval()
+    built: Any = LlamaForCausalLM(config)
+    return built.eval()
 
 
 def save(path: Path) -> Path:
     model("sdpa").save_pretrained(path)
     tokenizer().save_pretrained(path)
-    GenerationConfig(eos_token_id=END_ID).save_pretrained(path)
+    generation: Any = GenerationConfig
+    generation(eos_token_id=sorted(STOPS)).save_pretrained(path)
     return path

@@ -3,36 +3,35 @@
 import queue
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 import torch
-from support import tiny_model
 
 from harborrl_trainer.native.decoder import Decoder
 from harborrl_trainer.native.engine import Engine, Request
 from harborrl_trainer.native.kv_slots import Piece
 from harborrl_trainer.native.sampling import SamplingParams, draw, uniforms
 from harborrl_trainer.native.session import Generation
+from support import tiny_model
 
 SLOTS = 4
 COMMON = list(range(100, 148))
-STOPS = frozenset({tiny_model.END_ID, *range(20, 28)})
-"""More than one, because a random model hardly ever samples the one."""
 
 
 @pytest.fixture(scope="module")
-def plain() -> torch.nn.Module:
+def plain() -> Any:
     return tiny_model.model("sdpa")
 
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    running = Engine(_decoder(), slots=SLOTS, stop_tokens=STOPS)
+    running = Engine(_decoder(), slots=SLOTS, stop_tokens=tiny_model.STOPS)
     yield running
     running.close()
 
 
-def test_prefill_and_decode_give_the_logits_of_the_plain_model(plain: torch.nn.Module) -> None:
+def test_prefill_and_decode_give_the_logits_of_the_plain_model(plain: Any) -> None:
     decoder = _decoder()
     decoder.prefill([Piece(0, 0, tuple(COMMON))])
     decoder.kv.keep_as_prefix(0, COMMON)
@@ -49,19 +48,19 @@ def test_prefill_and_decode_give_the_logits_of_the_plain_model(plain: torch.nn.M
             torch.testing.assert_close(row, _plain_logits(plain, [*sequences[slot], 33]), rtol=1e-4, atol=1e-4)
 
 
-def test_a_long_prefill_is_cut_into_passes_without_a_difference(plain: torch.nn.Module) -> None:
+def test_a_long_prefill_is_cut_into_passes_without_a_difference(plain: Any) -> None:
     sequence = [2 + at % 250 for at in range(1200)]
     logits = _decoder(capacity=1300).prefill([Piece(0, 0, (5,)), Piece(1, 0, tuple(sequence))])
     torch.testing.assert_close(logits[1], _plain_logits(plain, sequence), rtol=1e-3, atol=1e-3)
 
 
-def test_recorded_log_probs_are_those_of_the_tempered_plain_model(engine: Engine, plain: torch.nn.Module) -> None:
+def test_recorded_log_probs_are_those_of_the_tempered_plain_model(engine: Engine, plain: Any) -> None:
     prompts = [[*COMMON, at] for at in range(2, 9)]  # more than there are slots
     for prompt, answer in zip(prompts, _generate(engine, prompts, temperature=0.7), strict=True):
         _check_log_probs(plain, prompt, answer, temperature=0.7)
 
 
-def test_a_next_turn_computes_only_what_was_appended(engine: Engine, plain: torch.nn.Module) -> None:
+def test_a_next_turn_computes_only_what_was_appended(engine: Engine, plain: Any) -> None:
     [first] = _generate(engine, [[*COMMON, 5]])
     before = engine.counters.computed_prompt_tokens
     prompt = [*COMMON, 5, *first.token_ids, 50, 51, 52]
@@ -76,7 +75,7 @@ def test_a_group_computes_its_prompt_once(engine: Engine) -> None:
     assert engine.counters.computed_prompt_tokens == len(COMMON) + 1
 
 
-def test_a_prompt_that_shares_nothing_runs_beside_those_that_do(engine: Engine, plain: torch.nn.Module) -> None:
+def test_a_prompt_that_shares_nothing_runs_beside_those_that_do(engine: Engine, plain: Any) -> None:
     _generate(engine, [[*COMMON, 5], [*COMMON, 6]])
     prompts = [[*COMMON, 7], [9, 9, 9], [*COMMON, 8]]
     for prompt, answer in zip(prompts, _generate(engine, prompts), strict=True):
@@ -93,10 +92,10 @@ def test_an_answer_ends_with_its_stop_token_or_at_its_limit(engine: Engine) -> N
     answers = _generate(engine, [[*COMMON, 2 + at] for at in range(60)], max_tokens=40)
     assert {answer.finish_reason for answer in answers} == {"stop", "length"}
     for answer in answers:
-        stopped = answer.token_ids[-1] in STOPS
+        stopped = answer.token_ids[-1] in tiny_model.STOPS
         assert (answer.finish_reason == "stop") is stopped
         assert stopped or len(answer.token_ids) == 40
-        assert not STOPS & set(answer.token_ids[:-1])
+        assert not tiny_model.STOPS & set(answer.token_ids[:-1])
 
 
 def test_new_weights_change_what_is_sampled_and_forget_the_cache(engine: Engine) -> None:
@@ -125,9 +124,7 @@ def test_drawing_follows_the_distribution() -> None:
     logits = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.4]))
     source = uniforms(1, 0)
     rows = 4000
-    tokens, log_probs = draw(
-        logits.expand(rows, 4), [SamplingParams()] * rows, [source.random() for _ in range(rows)]
-    )
+    tokens, log_probs = draw(logits.expand(rows, 4), [SamplingParams()] * rows, [source.random() for _ in range(rows)])
     shares = [tokens.count(token) / rows for token in range(4)]
     assert shares == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.03)
     assert log_probs[0] == pytest.approx(float(logits[tokens[0]]), abs=1e-5)
@@ -151,15 +148,13 @@ def _decoder(capacity: int = 256) -> Decoder:
     return Decoder(tiny_model.model(), slots=SLOTS, capacity=capacity, cache_type=torch.float32)
 
 
-def _plain_logits(plain: torch.nn.Module, sequence: Sequence[int]) -> torch.Tensor:
+def _plain_logits(plain: Any, sequence: Sequence[int]) -> torch.Tensor:
     with torch.no_grad():
         logits: torch.Tensor = plain(torch.tensor([list(sequence)])).logits[0, -1]
     return logits
 
 
-def _check_log_probs(
-    plain: torch.nn.Module, prompt: list[int], answer: Generation, temperature: float = 1.0
-) -> None:
+def _check_log_probs(plain: Any, prompt: list[int], answer: Generation, temperature: float = 1.0) -> None:
     with torch.no_grad():
         logits = plain(torch.tensor([[*prompt, *answer.token_ids]])).logits[0] / temperature
     expected = torch.log_softmax(logits, -1)

@@ -14,7 +14,8 @@ def verdict(
     cut_by_length: bool = False,
     **fields: Any,
 ) -> Verdict:
-    reply = TrialReply(exit_status, **({"reward": 0.5, "eval_report": {"reward": 0.5}} | fields))
+    graded: dict[str, Any] = {"reward": 0.5, "eval_report": {"reward": 0.5}}
+    reply = TrialReply(exit_status, **(graded | fields))
     return judge(reply, on_agent_timeout=on_agent_timeout, turns=turns, cut_by_length=cut_by_length)
 
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from support import tiny_model
 
 from harborrl_trainer.native.policy import Interrupted, Policy, PolicyConfig, TrainSample
+from support import tiny_model
 
 PROMPT = tuple(range(40, 60))
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support import tiny_model
 
 from harborrl_trainer.native import tree
 from harborrl_trainer.native.policy import Policy, PolicyConfig, TrainSample
+from support import tiny_model
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=30), min_size=1, max_size=8)
 

@@ -160,8 +160,9 @@ def test_a_group_with_an_aborted_member_is_dropped_whole_and_says_why() -> None:
 
 
 def test_a_rollout_without_one_whole_group_gives_up_with_the_last_cause() -> None:
-    with pytest.raises(EveryGroupAborted, match="all 2 groups .* last cause: AgentServerUnreachable: refused"):
-        keep_whole([_group([aborted("x")]), _group([end_without_reply(AgentServerUnreachable("refused"), "s").verdict])])
+    lost = end_without_reply(AgentServerUnreachable("refused"), "s").verdict
+    with pytest.raises(EveryGroupAborted, match=r"all 2 groups .* last cause: AgentServerUnreachable: refused"):
+        keep_whole([_group([aborted("x")]), _group([lost])])
 
 
 def test_equal_rewards_have_no_spread() -> None:

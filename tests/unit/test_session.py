@@ -1,10 +1,10 @@
 """Tokens in, tokens out: what was sampled is kept exactly, and only what was appended is rendered."""
 
+import os
 from typing import Any
 
 import pytest
-from support import tiny_model
-from support.tiny_model import END_ID
+from transformers import AutoTokenizer
 
 from harborrl_trainer.native.chat import ChatRenderer, TemplateNotAppendOnly
 from harborrl_trainer.native.session import (
@@ -17,14 +17,21 @@ from harborrl_trainer.native.session import (
     SessionError,
     trajectory,
 )
+from support import tiny_model
 
 ASK = [{"role": "system", "content": "Shell."}, {"role": "user", "content": "List files."}]
 OBSERVATION = {"role": "user", "content": "a.txt\nb.txt"}
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return tiny_model.tokenizer()
+@pytest.fixture(scope="module", params=["byte-level", "SmolLM2"])
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    """A tokenizer of one token a byte, and the real one where its model is at hand (3.5 MB: too large to keep here)."""
+    if request.param == "byte-level":
+        return tiny_model.tokenizer()
+    directory = os.environ.get("HARBORRL_MODEL_DIR")
+    if not directory:
+        pytest.skip("HARBORRL_MODEL_DIR does not name a directory with SmolLM2-135M-Instruct")
+    return AutoTokenizer.from_pretrained(directory)
 
 
 @pytest.fixture(scope="module")
@@ -55,26 +62,27 @@ def test_three_turns_join_to_what_the_template_gives_for_the_whole(tokenizer: An
     assert prompt == _template(tokenizer, session.messages[:-1])
 
 
-def test_the_mask_is_one_on_every_sampled_token_and_zero_on_all_between(
-    tokenizer: Any, renderer: ChatRenderer
-) -> None:
+def test_the_mask_is_one_on_every_sampled_token_and_zero_on_all_between(tokenizer: Any, renderer: ChatRenderer) -> None:
     session = Session("s", 1000)
     first = _turn(session, renderer, tokenizer, ASK, "ls")
     second = _turn(session, renderer, tokenizer, [*session.messages, OBSERVATION], "cat a.txt")
     done = trajectory(session)
     assert list(done.prompt_ids) == first
     assert [*done.prompt_ids, *done.response_ids] == session.token_ids
-    between = len(second) - len(first) - len("ls") - 1
-    assert list(done.loss_mask) == [1] * 3 + [0] * between + [1] * 10
+    one, other = ([*_ids(tokenizer, text), tokenizer.eos_token_id] for text in ("ls", "cat a.txt"))
+    between = len(second) - len(first) - len(one)
+    assert list(done.loss_mask) == [1] * len(one) + [0] * between + [1] * len(other)
     sampled = [token for token, wanted in zip(done.response_ids, done.loss_mask, strict=True) if wanted]
-    assert sampled == [*_ids(tokenizer, "ls"), END_ID, *_ids(tokenizer, "cat a.txt"), END_ID]
+    assert sampled == [*one, *other]
     assert [value != 0.0 for value in done.log_probs] == [wanted == 1 for wanted in done.loss_mask]
 
 
-def test_tokens_that_a_fresh_encoding_would_not_give_are_kept_as_sampled(tokenizer: Any, renderer: ChatRenderer) -> None:
+def test_tokens_that_a_fresh_encoding_would_not_give_are_kept_as_sampled(
+    tokenizer: Any, renderer: ChatRenderer
+) -> None:
     session = Session("s", 1000)
-    start = tiny_model.START_ID  # a special token inside an answer vanishes from the text
-    sampled = (*_ids(tokenizer, "l"), start, *_ids(tokenizer, "s"), END_ID)
+    start = tokenizer.bos_token_id  # a special token inside an answer vanishes from the text
+    sampled = (*_ids(tokenizer, "l"), start, *_ids(tokenizer, "s"), tokenizer.eos_token_id)
     prompt = session.next_prompt(ASK, renderer)
     session.record(ASK, prompt, _generation(sampled), renderer.text(sampled))
     assert session.messages[-1]["content"] == "ls"
@@ -91,8 +99,8 @@ def test_an_answer_that_stopped_on_another_token_gets_the_templates_end_of_turn_
     session.record(ASK, prompt, _generation(sampled), "ls")
     following = session.next_prompt([*session.messages, OBSERVATION], renderer)
     assert following == _template(tokenizer, [*session.messages, OBSERVATION])
-    session.record([*session.messages, OBSERVATION], following, _generation((END_ID,)), "")
-    assert trajectory(session).loss_mask[: len(sampled) + 1] == (1, 1, 0)
+    session.record([*session.messages, OBSERVATION], following, _generation((tokenizer.eos_token_id,)), "")
+    assert trajectory(session).loss_mask[: len(sampled) + 1] == (*[1] * len(sampled), 0)
 
 
 def test_an_altered_history_is_refused_and_changes_nothing(tokenizer: Any, renderer: ChatRenderer) -> None:
@@ -115,7 +123,7 @@ def test_a_continuation_must_append_something_that_the_model_did_not_say(
         session.next_prompt([*session.messages, *appended], renderer)
 
 
-def test_a_turn_cut_by_length_ends_the_session(tokenizer: Any, renderer: ChatRenderer) -> None:
+def test_a_turn_cut_by_length_ends_the_session(renderer: ChatRenderer) -> None:
     session = Session("s", 1000)
     prompt = session.next_prompt(ASK, renderer)
     session.record(ASK, prompt, _generation((50, 51), "length"), "xy")
@@ -137,7 +145,7 @@ def test_no_messages_is_refused(renderer: ChatRenderer) -> None:
         Session("s", 1000).next_prompt([], renderer)
 
 
-def test_a_template_that_rewrites_the_past_is_found_out(tokenizer: Any) -> None:
+def test_a_template_that_rewrites_the_past_is_found_out() -> None:
     counting = tiny_model.tokenizer()
     counting.chat_template = "{{ messages | length }}" + tiny_model.CHAT_TEMPLATE
     with pytest.raises(TemplateNotAppendOnly):
@@ -146,7 +154,7 @@ def test_a_template_that_rewrites_the_past_is_found_out(tokenizer: Any) -> None:
 
 def _turn(session: Session, renderer: ChatRenderer, tokenizer: Any, messages: list[Any], text: str) -> list[int]:
     prompt = session.next_prompt(messages, renderer)
-    session.record(messages, prompt, _generation((*_ids(tokenizer, text), END_ID)), text)
+    session.record(messages, prompt, _generation((*_ids(tokenizer, text), tokenizer.eos_token_id)), text)
     return prompt
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import httpx
 import pytest
-from support import tiny_model
-from support.tiny_model import END_ID
 
 from harborrl_trainer.native.chat import ChatRenderer
 from harborrl_trainer.native.sampling import SamplingParams
 from harborrl_trainer.native.session import Generation
 from harborrl_trainer.native.session_server import SessionStore, build_app
+from support import tiny_model
+from support.tiny_model import END_ID
 
 ASK = [{"role": "user", "content": "hi"}]
 
@@ -20,10 +20,12 @@ ASK = [{"role": "user", "content": "hi"}]
 class ScriptedEngine:
     def __init__(self) -> None:
         self.asked: list[tuple[str, list[int], SamplingParams]] = []
+        self.entered = asyncio.Event()
         self.hold: asyncio.Event | None = None
 
     async def generate(self, request_id: str, prompt: list[int], params: SamplingParams) -> Generation:
         self.asked.append((request_id, prompt, params))
+        self.entered.set()
         if self.hold:
             await self.hold.wait()
         sampled = (70, 71, 72, END_ID)[: params.max_tokens]
@@ -94,11 +96,17 @@ async def test_two_calls_of_one_session_never_interleave(http: httpx.AsyncClient
     engine.hold = asyncio.Event()
     session = await _open(http)
     calls = [asyncio.create_task(_chat(http, session, ASK)) for _ in range(2)]
-    while not engine.asked:
-        await asyncio.sleep(0)
+    await engine.entered.wait()
     engine.hold.set()
     assert [reply.status_code for reply in await asyncio.gather(*calls)] == [200, 200]
     assert len(engine.asked) == 1
+
+
+async def test_a_history_replayed_in_a_clients_own_dress_is_the_same_history(http: httpx.AsyncClient) -> None:
+    session = await _open(http)
+    await _chat(http, session, ASK)
+    dressed = {"role": "assistant", "content": [{"type": "text", "text": "efg"}], "tool_calls": None, "refusal": None}
+    assert (await _chat(http, session, [*ASK, dressed, {"role": "user", "content": "more"}])).status_code == 200
 
 
 async def test_an_altered_history_gets_400(http: httpx.AsyncClient) -> None:

@@ -67,7 +67,7 @@ class EngineActor:
 
 
 class PolicyActor:
-    """Calls run on several threads, so that `interrupt` is heard while `train` is at work; the lock keeps the rest apart."""
+    """Calls run on several threads, so that `interrupt` is heard while `train` works; the lock keeps the rest apart."""
 
     def __init__(self, model: str, config: PolicyConfig, *, reference: str, optimizer: str | None) -> None:
         _use_cpus()
@@ -102,7 +102,8 @@ class PolicyActor:
 def start_engine(**arguments: Any) -> Any:
     """A handle of an EngineActor on a node that is not the driver's, or on that one where it is alone."""
     here = ray.get_runtime_context().get_node_id()
-    others = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here)
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    others = sorted(node["NodeID"] for node in nodes if node["Alive"] and node["NodeID"] != here)
     return _start(EngineActor, (others or [here])[0], max_concurrency=1000, **arguments)
 
 
@@ -133,7 +134,10 @@ def _to(future: "asyncio.Future[Any]") -> Callable[[Any], None]:
         else:
             future.set_result(value)
 
-    return lambda value: loop.call_soon_threadsafe(settle, value) and None
+    def from_thread(value: Any) -> None:
+        loop.call_soon_threadsafe(settle, value)
+
+    return from_thread
 
 
 def _use_cpus() -> None:

@@ -1,4 +1,4 @@
-"""Chat template to token ids by difference: only what the client appended is rendered; what was sampled is never re-encoded."""
+"""Chat template to token ids by difference: what was appended is rendered, what was sampled is never re-encoded."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Trials of one rollout through the agent server: every sample in flight that has a place, groups recorded as they end."""
+"""Trials of one rollout through the agent server: every sample that has a place is in flight; groups end as wholes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM
 
 from harborrl_trainer.native.kv_slots import ATTENTION, AttentionStep, DecodeStep, KVSlots, Piece, PrefillStep, Shape
 from harborrl_trainer.native.precision import ComputeType, round_linears
@@ -14,8 +14,8 @@ PREFILL_TOKENS = 512
 
 
 class Decoder:
-    def __init__(self, model: PreTrainedModel, *, slots: int, capacity: int, cache_type: torch.dtype) -> None:
-        """`model` was loaded with `attn_implementation=ATTENTION`."""
+    def __init__(self, model: Any, *, slots: int, capacity: int, cache_type: torch.dtype) -> None:
+        """`model` is a causal language model of transformers, loaded with `attn_implementation=ATTENTION`."""
         config = model.config
         heads: int = config.num_attention_heads
         self._model = model.eval()

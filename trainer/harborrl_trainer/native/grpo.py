@@ -21,7 +21,7 @@ def group_advantages(rewards: torch.Tensor) -> torch.Tensor:
 
 
 def whitened(advantages: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """`normalizeAdvantages`: zero mean and unit variance over all trained tokens; `tokens` [N] is each sample's count."""
+    """`normalizeAdvantages`: zero mean and unit variance over all trained tokens; `tokens` [N] counts each sample's."""
     total = tokens.sum().clamp(min=1)
     mean = (advantages * tokens).sum() / total
     variance = ((advantages - mean).square() * tokens).sum() / total
@@ -38,7 +38,7 @@ def policy_loss(
 
 
 def truncated_importance(old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, cap: float) -> torch.Tensor:
-    """Weight of each token for having been sampled by the engine rather than by the trainer's own policy, at most `cap`."""
+    """Weight of each token for having been sampled by the engine and not by the trainer's own policy, at most `cap`."""
     difference = (old_log_probs - rollout_log_probs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     return torch.exp(difference).clamp(max=cap).detach()
 

@@ -22,7 +22,7 @@ class AttentionStep(Protocol):
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """query [1, heads, tokens, d], key and value [1, kv heads, tokens, d] -> [1, tokens, heads, d]."""
+        """Query [1, heads, tokens, d], key and value [1, kv heads, tokens, d] -> [1, tokens, heads, d]."""
         ...
 
 
@@ -157,8 +157,12 @@ class DecodeStep:
         self._row_count = max(slots) + 1 if dense else len(slots)
         limits = torch.ones(self._row_count, dtype=torch.long)
         limits[self._place] = self._lengths + 1
-        self._hidden = torch.arange(self._longest)[None] >= limits[:, None]
-        self._follows = torch.tensor([kv.after_prefix[slot] for slot in slots])
+        hidden = torch.arange(self._longest)[None] >= limits[:, None]
+        self._mask = torch.zeros(hidden.shape, dtype=kv.keys[0].dtype).masked_fill_(hidden, -torch.inf)[:, None, None]
+        # Everything that is the same in each layer is made here: a layer of a small model takes a millisecond.
+        self._whole = list(slots) == list(range(self._row_count))
+        self._follows = torch.tensor([kv.after_prefix[slot] for slot in slots])[:, None, None]
+        self._any_follows, self._all_follow = bool(self._follows.any()), bool(self._follows.all())
 
     def positions(self) -> torch.Tensor:
         offsets = torch.tensor([self._kv.offset(slot) for slot in self._slots.tolist()])
@@ -172,29 +176,31 @@ class DecodeStep:
         values[self._slots, :, self._lengths] = value[0].transpose(0, 1)
         kv_heads, dim = key.shape[1], key.shape[3]
         # The query heads that share a key head become the rows of one small matrix: no key is repeated.
-        grouped = query[0].unflatten(0, (kv_heads, -1)).permute(2, 0, 1, 3)
+        grouped = query[0].view(kv_heads, -1, *query.shape[2:]).permute(2, 0, 1, 3)
         own, own_norm = self._own(grouped, keys, values, scale)
-        if bool(self._follows.any()):
+        if self._any_follows:
             shared, shared_norm = self._shared(layer, grouped, scale)
             weight = torch.sigmoid(own_norm - shared_norm).to(own.dtype)
-            weight = torch.where(self._follows[:, None, None], weight, torch.ones_like(weight))[..., None]
-            own = weight * own + (1 - weight) * shared
+            if not self._all_follow:
+                weight = torch.where(self._follows, weight, torch.ones_like(weight))
+            own = torch.lerp(shared, own, weight[..., None])
         return own.reshape(1, own.shape[0], -1, dim)
 
     def _own(
         self, grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        rows = grouped.new_zeros(self._row_count, *grouped.shape[1:])
-        rows[self._place] = grouped
-        mask = torch.zeros(self._hidden.shape, dtype=rows.dtype).masked_fill_(self._hidden, -torch.inf)
+        rows = grouped
+        if not self._whole:
+            rows = grouped.new_zeros(self._row_count, *grouped.shape[1:])
+            rows[self._place] = grouped
         output, norm = _flash(
             rows,
             keys[self._rows, :, : self._longest],
             values[self._rows, :, : self._longest],
-            mask=mask[:, None, None],
+            mask=self._mask,
             scale=scale,
         )
-        return output[self._place], norm[self._place]
+        return (output, norm) if self._whole else (output[self._place], norm[self._place])
 
     def _shared(self, layer: int, grouped: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
         batch, kv_heads, width, dim = grouped.shape

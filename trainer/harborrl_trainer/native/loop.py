@@ -1,4 +1,4 @@
-"""The training loop: collect, keep, dump, train, publish weights, save, evaluate. Everything else is a step it calls."""
+"""The training loop: collect, keep, dump, train, publish weights, save, evaluate. All else is a step it calls."""
 
 import asyncio
 import sys
@@ -61,7 +61,7 @@ class Trainer:
         collected = time.monotonic()
         kept = self._keep(groups)
         self._dump_rollout(rollout, kept)
-        report = await self._train(rollout, kept)
+        report = await self.train_on(rollout, kept)
         synced_s = await self._publish_weights()
         line = metrics.step(
             rollout, groups, kept, report, rollout_s=collected - started, sync_s=synced_s, version=self.trained
@@ -105,7 +105,7 @@ class Trainer:
             {"rollout_id": rollout, "metadata": {"weight_version": self.trained}, "samples": documents},
         )
 
-    async def _train(self, rollout: int, kept: list[Group[Sample]]) -> Any:
+    async def train_on(self, rollout: int, kept: list[Group[Sample]]) -> Any:
         """The optimizer step(s) on a rollout. A stop request is heard until the first of them changes the weights."""
         batch = samples.train_samples(kept)
         training = asyncio.ensure_future(self.policy.train.remote(batch))

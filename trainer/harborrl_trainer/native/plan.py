@@ -1,4 +1,4 @@
-"""Which trials a rollout consists of: decided by the job and the rollout's number alone, so a resume needs no random state."""
+"""Which trials a rollout consists of: the job and the rollout's number decide, so a resume needs no random state."""
 
 import hashlib
 from collections.abc import Sequence

@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM
 
 from harborrl_trainer.native import grpo, tree
 from harborrl_trainer.native.kv_slots import ATTENTION
@@ -74,7 +74,7 @@ class StepReport:
     """What was computed, each shared prefix once a micro-batch."""
     optimizer_steps: int = 0
     skipped_steps: int = 0
-    """Optimizer steps not taken because no sample had an advantage: they would have moved the weights by momentum alone."""
+    """Optimizer steps not taken as no sample had an advantage: momentum alone would have moved the weights."""
     seconds: float = 0.0
     log_probs: list[list[float]] = field(default_factory=list)
     """For each sample, the trainer's log-probs over its response before the step; 0.0 where the mask is 0."""
@@ -98,10 +98,11 @@ class Interrupted(Exception):  # noqa: N818 - named after what happened
 
 
 class Policy:
-    def __init__(
-        self, model: PreTrainedModel, config: PolicyConfig, *, reference: PreTrainedModel | None = None
-    ) -> None:
-        """`model` is float32, loaded with `attn_implementation=ATTENTION`; `reference` likewise, needed for `kl_coef`."""
+    def __init__(self, model: Any, config: PolicyConfig, *, reference: Any = None) -> None:
+        """`model` is a causal language model of transformers in float32, loaded with `attn_implementation=ATTENTION`.
+
+        So is `reference`, which the KL penalty needs.
+        """
         self.config = config
         self.model = model
         self.optimizer = torch.optim.AdamW(
@@ -206,7 +207,7 @@ class Policy:
         return loss
 
     def _forward(
-        self, model: PreTrainedModel, samples: Sequence[TrainSample], batch: Sequence[int]
+        self, model: Any, samples: Sequence[TrainSample], batch: Sequence[int]
     ) -> tuple[torch.Tensor, list[_Target], int]:
         """Log-probs of the micro-batch's trained tokens, what they are of, and the packed length."""
         packed = tree.pack([samples[index].ids for index in batch])
@@ -230,7 +231,7 @@ class Policy:
         tokens = torch.tensor([target.token for target in targets], dtype=torch.long)
         parts = [
             checkpoint(_log_probs, rows, head, wanted, self.config.temperature, use_reentrant=False)
-            for rows, wanted in zip(hidden.split(LOGIT_ROWS), tokens.split(LOGIT_ROWS), strict=True)
+            for rows, wanted in zip(torch.split(hidden, LOGIT_ROWS), torch.split(tokens, LOGIT_ROWS), strict=True)
         ]
         return torch.cat(parts) if targets else hidden.new_zeros(0), targets, len(packed.tokens)
 
@@ -261,16 +262,19 @@ def load_policy(path: str, config: PolicyConfig, *, reference: str | None = None
     model = _load(path)
     # Layers are computed again in the backward pass: a third more work, and micro-batches three times as large fit,
     # which share more of their prefixes. transformers does it in training mode only.
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    _recompute_layers(model)
     model.train()
     return Policy(model, config, reference=_load(reference) if reference and config.kl_coef else None)
 
 
-def _load(path: str) -> PreTrainedModel:
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation=ATTENTION
-    )
-    return model
+def _recompute_layers(model: Any) -> None:
+    # transformers renamed the method in 5.2x and warns about the old name.
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+
+
+def _load(path: str) -> Any:
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=ATTENTION)
 
 
 def _log_probs(hidden: torch.Tensor, head: torch.Tensor, tokens: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -278,7 +282,7 @@ def _log_probs(hidden: torch.Tensor, head: torch.Tensor, tokens: torch.Tensor, t
     return torch.log_softmax(logits, dim=-1).gather(-1, tokens[:, None])[:, 0]
 
 
-def _head_weight(model: PreTrainedModel) -> torch.Tensor:
+def _head_weight(model: Any) -> torch.Tensor:
     head: Any = model.get_output_embeddings()
     weight: torch.Tensor = head.weight
     return weight

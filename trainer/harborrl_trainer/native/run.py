@@ -38,14 +38,28 @@ AGENT_SERVER_WAIT_S = 60.0
 ENGINE_SLOTS = 64
 
 
-def main(job: JobDocument, attempt: int, incarnation: int) -> int:
-    """Trains until the last rollout. Returns 0, or 75 after a stop request; raises a TrainerError for all else."""
+def main(job: JobDocument, attempt: int, incarnation: int, *, compute: ComputeType | None = None) -> int:
+    """Trains until the last rollout. Returns 0, or 75 after a stop request; raises a TrainerError for all else.
+
+    `compute` overrides what suits this processor.
+    """
     prompts = _prompts(job.data, "data")
     eval_prompts = _prompts(Data(jsonl=job.eval.jsonl), "eval") if job.eval else []
-    start = _begin(job, attempt, incarnation)
+    start = begin(job, attempt, incarnation)
     layout = RunLayout.of(job).incarnation(attempt, incarnation)
+    for folder in (layout.checkpoints, layout.rollout_data, layout.train_data, layout.trials):
+        folder.mkdir(parents=True, exist_ok=True)
     try:
-        asyncio.run(_run(job, layout, start, prompts, eval_prompts))
+        asyncio.run(
+            _run(
+                job,
+                layout,
+                start,
+                prompts=prompts,
+                eval_prompts=eval_prompts,
+                compute=compute or best_compute_type(),
+            )
+        )
     except Stopped:
         sys.stderr.write("native engine: stopped on request; the next incarnation goes on from the newest checkpoint\n")
         return STOPPED
@@ -56,15 +70,16 @@ async def _run(
     job: JobDocument,
     layout: IncarnationLayout,
     start: StartPoint,
+    *,
     prompts: Sequence[Prompt],
     eval_prompts: Sequence[Prompt],
+    compute: ComputeType,
 ) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     _connect()
     model = str(start.checkpoint or job.model.path)
-    compute = best_compute_type()
     renderer, stop_tokens = _tokenizer(job)
     policy, engine = _start_actors(job, start, model, compute, stop_tokens)
     store = SessionStore(
@@ -118,7 +133,7 @@ def _prompts(source: Data, name: str) -> list[Prompt]:
     return list(found.prompts)
 
 
-def _begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
+def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     """Claims the rollout ids from the newest checkpoint that is whole and undamaged; says where it begins."""
     start = checkpoints.find_start(job)
     while start.checkpoint is not None and (damage := checkpoint.problem(start.checkpoint)):
@@ -202,13 +217,13 @@ async def _healthy(client: AgentClient) -> Health:
         except AgentServerError as error:
             if time.monotonic() > deadline:
                 raise InfrastructureError(
-                    f"agent server: {error} for {AGENT_SERVER_WAIT_S:g} s; look at Deployment <job>-agent and its Service"
+                    f"agent server: {error} for {AGENT_SERVER_WAIT_S:g} s; look at its Deployment and Service"
                 ) from error
         await asyncio.sleep(1)
 
 
 class _Capacity:
-    """A health reader that survives a server which is restarting: what it last said stays true until it speaks again."""
+    """A health reader that survives a restarting server: what it last said stays true until it speaks again."""
 
     def __init__(self, client: AgentClient, places: InFlight) -> None:
         self._client = client
@@ -222,7 +237,7 @@ class _Capacity:
 
 
 async def _watch_stop_request(layout: IncarnationLayout, stop: asyncio.Event) -> None:
-    while not layout.stop_request.exists():
+    while not layout.stop_request.exists():  # noqa: ASYNC110 - the request is a file on a volume
         await asyncio.sleep(STOP_POLL_S)
     stop.set()
 

@@ -1,4 +1,4 @@
-"""A session is one trajectory: the exact token ids in order, and which of them the model sampled, with what log-prob."""
+"""A session is one trajectory: the exact token ids in order, which the model sampled, and with what log-prob."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,7 +80,7 @@ class Session:
         return self._fitting([*self.token_ids, *joint])
 
     def answered_before(self, messages: Sequence[Message]) -> bool:
-        """The client repeats its last request, having lost the answer: it gets the recorded one, not another sample."""
+        """The client repeats its last request, having lost the answer: it gets the recorded one, not a new sample."""
         return bool(self.turns) and list(messages) == self.messages[:-1]
 
     def record(self, messages: Sequence[Message], prompt: Sequence[int], answer: Generation, text: str) -> Turn:
@@ -110,7 +110,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A finished session as training reads it. All sequences but `prompt_ids` cover the response, position by position."""
+    """A finished session as training reads it. All but `prompt_ids` cover the response, position by position."""
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]

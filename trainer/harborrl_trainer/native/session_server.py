@@ -1,14 +1,14 @@
-"""The session server: an OpenAI-shaped chat endpoint a trajectory (docs/contracts.md, "Session server"). Tokens in, tokens out."""
+"""The session server (docs/contracts.md): an OpenAI-shaped chat endpoint for each trajectory. Tokens in, tokens out."""
 
 import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from harborrl_trainer.native.chat import ChatRenderer, TemplateNotAppendOnly
 from harborrl_trainer.native.sampling import SamplingParams
@@ -18,15 +18,30 @@ Generate = Callable[[str, list[int], SamplingParams], Awaitable[Generation]]
 """(request id, prompt ids, parameters) -> what was sampled."""
 
 
+class TextPart(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
 class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="allow")
     role: str
     content: str
 
+    @field_validator("content", mode="before")
+    @classmethod
+    def _joined(cls, content: Any) -> Any:
+        """Some clients send text as a list of parts; the template, and a replayed history, know one string."""
+        if isinstance(content, list):
+            return "".join(TextPart.model_validate(part).text for part in content)
+        return content
+
 
 class ChatRequest(BaseModel):
-    """The fields that mean something here. Others are ignored as OpenAI-shaped clients send many, but not these:
-    `tools`, `n` > 1 and `stop` would change what is sampled, so they are refused."""
+    """The fields that mean something here; clients send many others, which are ignored.
+
+    Not `tools`, `n` > 1 and `stop`: they would change what is sampled, so they are refused.
+    """
 
     model_config = ConfigDict(extra="allow")
     messages: list[ChatMessage]
@@ -38,7 +53,7 @@ class ChatRequest(BaseModel):
     n: Annotated[int, Field(ge=1, le=1)] = 1
     tools: None = None
     stop: None = None
-    stream: Annotated[bool, Field()] = False
+    stream: Literal[False] = False
 
 
 class SessionStore:
@@ -72,7 +87,8 @@ class SessionStore:
 
     async def chat(self, session: Session, request: ChatRequest) -> dict[str, Any]:
         """One turn. Raises a SessionError for what the client did wrong; the session is then as it was before."""
-        messages = [message.model_dump() for message in request.messages]
+        # Clients add keys with null in them (`tool_calls`, `refusal`); a replayed message is the same without.
+        messages = [message.model_dump(exclude_none=True) for message in request.messages]
         async with self._locks[session.id]:
             if not session.answered_before(messages):
                 prompt = session.next_prompt(messages, self._renderer)
@@ -91,7 +107,7 @@ class SessionStore:
         )
 
 
-def build_app(store: SessionStore) -> FastAPI:
+def build_app(store: SessionStore) -> FastAPI:  # noqa: C901 - five routes, each a few lines
     app = FastAPI(title="HarborRL session server", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/health")

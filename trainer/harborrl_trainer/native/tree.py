@@ -1,7 +1,7 @@
 """Sequences with common beginnings as one packed row in which each shared part stands, and is computed, once.
 
-A node is a run of tokens; it attends to its ancestors and, causally, to itself. The result for every token is that of the
-sequence computed alone, and so is the gradient: a shared token receives the sum of what flows back from its branches.
+A node is a run of tokens; it attends to its ancestors and, causally, to itself. The result for every token is that of
+its sequence computed alone, and so is the gradient: a shared token gets the sum of what flows back from its branches.
 """
 
 from collections.abc import Sequence

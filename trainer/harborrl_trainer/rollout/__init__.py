@@ -1,1 +1,1 @@
-"""What both engines share about a rollout: agent client, outcomes, trial log. Standard library and httpx only, Python 3.10."""
+"""What both engines share about a rollout. Standard library and httpx only, syntax of Python 3.10."""

@@ -27,15 +27,15 @@ class AgentServerError(Exception):
     """No verdict on a trial came back. Never a reward; the trial may or may not have run."""
 
 
-class AgentServerUnreachable(AgentServerError):
+class AgentServerUnreachable(AgentServerError):  # noqa: N818 - named after what happened
     """The connection failed or broke."""
 
 
-class TrialCeilingExceeded(AgentServerError):
+class TrialCeilingExceeded(AgentServerError):  # noqa: N818 - named after what happened
     """No answer within the client's ceiling, counted from the moment the request was sent."""
 
 
-class BadReply(AgentServerError):
+class BadReply(AgentServerError):  # noqa: N818 - named after what happened
     """The server answered, but not with a trial outcome."""
 
 

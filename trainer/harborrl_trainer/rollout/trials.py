@@ -43,7 +43,7 @@ RunOnce = Callable[[int, float], Awaitable[TrialEnd[Payload]]]
 """(number of this run: 0 or 1, ceiling in seconds) -> end. Opens a session of its own each time."""
 
 
-async def run_trial(
+async def run_trial(  # noqa: UP047 - Python 3.10 syntax
     run_once: RunOnce[Payload], *, places: InFlight, ceiling_s: float, clock: Callable[[], float]
 ) -> TrialHistory[Payload]:
     """The ceiling covers both runs and starts when the trial has its place: waiting for one costs it nothing."""
@@ -62,7 +62,7 @@ def end_without_reply(error: AgentServerError, session: str) -> TrialEnd[Any]:
     return TrialEnd(aborted(f"{name}: {error}"), outcome=name, session=session)
 
 
-async def gather_or_cancel(work: list[Awaitable[Payload]]) -> list[Payload]:
+async def gather_or_cancel(work: list[Awaitable[Payload]]) -> list[Payload]:  # noqa: UP047 - Python 3.10 syntax
     """All results in order. The first error, or being cancelled, cancels the rest and waits until they have gone."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

@@ -1,0 +1,103 @@
+"""The loop's decisions, with stand-ins that answer at once in place of the Ray actors."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harborrl_trainer.errors import InfrastructureError
+from harborrl_trainer.layout import RunLayout
+from harborrl_trainer.native.loop import Stopped, Trainer
+from harborrl_trainer.native.policy import Interrupted
+from harborrl_trainer.native.samples import Sample
+from harborrl_trainer.prompts import Prompt
+from harborrl_trainer.rollout.groups import Group
+from harborrl_trainer.rollout.outcomes import Verdict, aborted
+from harborrl_trainer.rollout.trials import TrialEnd, TrialHistory
+from support.jobs import job as make_job
+from support.jobs import make_volumes
+
+
+class Handle:
+    """Like a Ray actor's: `handle.method.remote(...)` is awaitable. Answers with what the test gave, or raises it."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.called: list[str] = []
+
+    def __getattr__(self, method: str) -> Any:
+        async def remote(*_: Any, **__: Any) -> Any:
+            self.called.append(method)
+            answer = self.answers.get(method)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer() if callable(answer) else answer
+
+        return type("Method", (), {"remote": staticmethod(lambda *a, **k: asyncio.ensure_future(remote(*a, **k)))})
+
+
+class Groups:
+    """A collector that hands out the groups it was given."""
+
+    def __init__(self, groups: list[Group[Sample]], *, hang: bool = False) -> None:
+        self.groups = groups
+        self.hang = hang
+        self.cancelled = False
+
+    async def collect(self, _: Any) -> list[Group[Sample]]:
+        try:
+            if self.hang:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        return self.groups
+
+
+async def test_when_every_group_aborts_the_run_gives_up_with_the_last_cause(tmp_path: Path) -> None:
+    trainer = _trainer(tmp_path, Groups([_group(aborted("SandboxUnavailable"))] * 2), Handle(weights={}))
+    with pytest.raises(InfrastructureError, match=r"all 2 groups .* last cause: SandboxUnavailable"):
+        await trainer.run()
+    assert not trainer.layout.rollout_file(0).exists()
+
+
+async def test_a_stop_while_trials_run_cancels_them_and_saves_nothing_that_was_not_trained(tmp_path: Path) -> None:
+    groups, policy = Groups([], hang=True), Handle(weights={})
+    trainer = _trainer(tmp_path, groups, policy)
+    asyncio.get_running_loop().call_soon(trainer.stop.set)
+    with pytest.raises(Stopped):
+        await trainer.run()
+    assert groups.cancelled
+    assert "save" not in policy.called
+
+
+async def test_a_stop_while_training_interrupts_it_and_the_rollout_counts_as_not_trained(tmp_path: Path) -> None:
+    trainer = _trainer(tmp_path, Groups([_group(Verdict("completed", 1.0))]), Handle(weights={}, train=Interrupted()))
+    trainer.prompts = ()
+    trainer.stop.set()
+    with pytest.raises(Stopped):
+        await trainer.train_on(0, [])
+    assert trainer.trained == 0
+    assert not trainer.layout.train_file(0, 0).exists()
+
+
+def _trainer(volumes: Path, collector: Any, policy: Handle) -> Trainer:
+    make_volumes(volumes)
+    job = make_job(volumes, eval=None)
+    return Trainer(
+        job=job,
+        layout=RunLayout.of(job).incarnation(1, 1),
+        prompts=[Prompt(0, "do", "task", {"instance_id": "task"}, "task")],
+        eval_prompts=[],
+        policy=policy,
+        engine=Handle(drain_log=list),
+        collector=collector,
+        stop=asyncio.Event(),
+        trained=0,
+        saved=0,
+    )
+
+
+def _group(verdict: Verdict) -> Group[Sample]:
+    return Group(0, "task", [TrialHistory(TrialEnd(verdict, outcome="x", session="s"))])
