@@ -51,7 +51,6 @@ class Trainer:
         except Stopped:
             await self._save()
             raise
-        await self._save()
 
     async def _step(self, rollout: int) -> None:
         started = time.monotonic()
@@ -69,9 +68,9 @@ class Trainer:
         records.append_line(self.layout.metrics, line)
         await self._dump_engine_log(f"{rollout}")
         _say(metrics.sentence(line))
-        if self.trained % self.job.config.save_interval == 0:
-            await self._save()
         last = self.trained == self.job.config.num_rollout
+        if last or self.trained % self.job.config.save_interval == 0:
+            await self._save()
         if self.job.eval and (last or self.trained % self.job.eval.interval == 0):
             await self._evaluate()
 
