@@ -3,7 +3,7 @@
 import pytest
 
 from harborrl_trainer.supervisor.ray_api import RayJob
-from harborrl_trainer.supervisor.verdict import driver_of
+from harborrl_trainer.supervisor.verdict import driver_of, last_line
 
 SENTENCE = "model.path: /mnt/models/x is gone; put it back"
 LOG = f"step 1\n{SENTENCE}\n\n"
@@ -74,3 +74,12 @@ def test_silence_is_said() -> None:
 def test_a_message_is_one_bounded_line() -> None:
     driver = driver_of(failed(1), "x" * 100_000)
     assert len(driver.message) <= 600
+
+
+def test_what_ray_copies_from_an_actor_is_not_the_drivers_last_word() -> None:
+    log = (
+        "Ray: ActorDiedError: raise trainer.resources.limits.memory\n"
+        "\x1b[36m(EngineActor pid=563)\x1b[0m Loading weights: 21%\n"
+        "\x1b[33m(raylet)\x1b[0m a worker died\n"
+    )
+    assert last_line(log) == "Ray: ActorDiedError: raise trainer.resources.limits.memory"

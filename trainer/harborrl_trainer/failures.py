@@ -55,12 +55,17 @@ def failure_of(error: BaseException) -> Failure:
             )
             return Failure(StorageError.exit_code, one_line(sentence), known=True)
         if _is_ray_infrastructure(link):
-            sentence = (
-                f"Ray: {type(link).__name__}: {link}; look at the trainer pods and nodes, a new attempt may succeed"
-            )
+            sentence = f"Ray: {type(link).__name__}: {_advice(link)}; Ray said: {link}"
             return Failure(InfrastructureError.exit_code, one_line(sentence), known=True)
     sentence = f"{type(error).__name__}: {error}; the traceback above says where, report it if it is not your own code"
     return Failure(APPLICATION, one_line(sentence), known=False)
+
+
+def _advice(error: BaseException) -> str:
+    """Comes before Ray's own text, which is long enough to push it off the line."""
+    if "OOM" in str(error):
+        return "an actor's process died, most often at the memory limit: raise trainer.resources.limits.memory"
+    return "look at the trainer pods and nodes, a new attempt may succeed"
 
 
 def one_line(text: str, limit: int = 600) -> str:

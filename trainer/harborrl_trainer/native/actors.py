@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from transformers.utils import logging as transformers_logging
+
+from harborrl_trainer.errors import InfrastructureError
 from harborrl_trainer.native.checkpoint import OPTIMIZER
 from harborrl_trainer.native.decoder import load_decoder
 from harborrl_trainer.native.engine import Engine, Request
@@ -31,7 +35,7 @@ class EngineActor:
     """Async methods around the engine's thread; one call of `generate` a running request."""
 
     def __init__(self, model: str, *, slots: int, capacity: int, compute: ComputeType, stop: frozenset[int]) -> None:
-        _use_cpus()
+        _prepare_process()
         self._log: list[dict[str, Any]] = []
         decoder = load_decoder(model, slots=slots, capacity=capacity, compute=compute)
         self._engine = Engine(decoder, slots=slots, stop_tokens=stop)
@@ -70,7 +74,7 @@ class PolicyActor:
     """Calls run on several threads, so that `interrupt` is heard while `train` works; the lock keeps the rest apart."""
 
     def __init__(self, model: str, config: PolicyConfig, *, reference: str, optimizer: str | None) -> None:
-        _use_cpus()
+        _prepare_process()
         self._lock = threading.Lock()
         self._policy = load_policy(model, config, reference=reference)
         if optimizer:
@@ -97,6 +101,33 @@ class PolicyActor:
         for pattern in TOKENIZER_FILES:
             for path in Path(tokenizer_from).glob(pattern):
                 shutil.copy(path, target / path.name)
+
+
+def await_nodes(
+    expected: int,
+    *,
+    timeout_s: float,
+    count: Callable[[], int] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Until `expected` nodes have joined: the head's driver starts before its workers, and placing waits for no one.
+
+    Raises InfrastructureError after `timeout_s` seconds, naming how many came.
+    """
+    count = count or _alive
+    deadline = clock() + timeout_s
+    while (joined := count()) < expected:
+        if clock() > deadline:
+            raise InfrastructureError(
+                f"Ray: {joined} of {expected} nodes joined within {timeout_s:g} s; look at the trainer's worker pods"
+            )
+        pause(1.0)
+
+
+def _alive() -> int:
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return sum(bool(node["Alive"]) for node in nodes)
 
 
 def start_engine(**arguments: Any) -> Any:
@@ -140,9 +171,13 @@ def _to(future: "asyncio.Future[Any]") -> Callable[[Any], None]:
     return from_thread
 
 
-def _use_cpus() -> None:
-    """As many threads as this container may use: Ray sets OMP_NUM_THREADS to 1, and the host's count is not ours."""
+def _prepare_process() -> None:
+    """As many threads as this container may use: Ray sets OMP_NUM_THREADS to 1, and the host's count is not ours.
+
+    No progress bars: Ray copies them into the driver's log, where the last line has to be a sentence for a person.
+    """
     torch.set_num_threads(available_cpus())
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def available_cpus() -> int:

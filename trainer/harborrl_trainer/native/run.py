@@ -35,6 +35,8 @@ EPS_HIGH_EXTRA = 0.08
 CAPACITY_POLL_S = 5.0
 STOP_POLL_S = 1.0
 AGENT_SERVER_WAIT_S = 60.0
+NODES_WAIT_S = 300.0
+"""For the other pods of a cluster whose head is up: an image pull and Ray's start."""
 ENGINE_SLOTS = 64
 
 
@@ -175,6 +177,7 @@ def _tokenizer(job: JobDocument) -> tuple[ChatRenderer, frozenset[int]]:
 def _start_actors(
     job: JobDocument, start: StartPoint, model: str, compute: ComputeType, stop_tokens: frozenset[int]
 ) -> tuple[Any, Any]:
+    actors.await_nodes(job.nodes, timeout_s=NODES_WAIT_S)
     optimizer = start.checkpoint / checkpoint.OPTIMIZER if start.checkpoint else None
     policy = actors.start_policy(
         model=model,

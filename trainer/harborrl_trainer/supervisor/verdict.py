@@ -19,6 +19,9 @@ _CLASS_OF_CODE: dict[int, FailureClass] = {
 _KILLED = frozenset({-9, 137})
 _FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|CUDA out of memory|std::bad_alloc|\bMemoryError\b")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_ECHO = re.compile(r"\((?:raylet|[\w.:]+ pid=\d+)")
+"""How Ray marks lines that it copies from its other processes into the driver's output."""
 _LAST_LINES = 40
 """Log lines that are searched for a cause; earlier ones may tell of troubles that were overcome."""
 
@@ -65,8 +68,9 @@ def missed(driver: Driver, seconds: float) -> Driver:
 
 def last_line(text: str) -> str:
     """The last line that says something; by contract a driver's own is one sentence for a person."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return one_line(lines[-1]) if lines else ""
+    lines = [line.strip() for line in _ANSI.sub("", text).splitlines() if line.strip()]
+    own = [line for line in lines if not _ECHO.match(line)]
+    return one_line((own or lines)[-1]) if lines else ""
 
 
 def _failed(job: RayJob, text: str) -> Driver:
