@@ -24,6 +24,11 @@ class Cluster:
     def command(self, *arguments: str) -> list[str]:
         return [self.kubectl, "--namespace", self.namespace, *arguments]
 
+    def make_namespace(self) -> None:
+        """Does nothing when it is there."""
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        self.shell.read([self.kubectl, "apply", "--filename", "-"], stdin=json.dumps(manifest))
+
     def job(self, name: str) -> Job | None:
         """The HarborRLJob, or None when there is none of that name."""
         try:
@@ -35,7 +40,7 @@ class Cluster:
         return found
 
     def look(self, name: str, *, every: float) -> Iterator[Job]:
-        """The job again and again, `every` seconds; ends when it is gone. A short outage of the API server is waited out."""
+        """The job again and again, `every` seconds; ends when it is gone. Short outages of the API server are waited out."""
         failures = 0
         while True:
             try:
@@ -52,7 +57,7 @@ class Cluster:
             time.sleep(every)
 
     def script(self, claim: str, script: str, *, image: str) -> str:
-        """What a shell script prints when it runs on a claim (its working directory, read-only), in a pod of its own."""
+        """What a shell script prints that runs on a claim (its working directory, read-only) in a pod of its own."""
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",

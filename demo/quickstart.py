@@ -12,7 +12,7 @@ from demo.cluster import Cluster
 from demo.follow import StoppedError, follow
 from demo.memory import Peak
 from demo.prepare import Tools, image
-from demo.report import Step, steps
+from demo.report import Line, lines, steps
 from demo.story import Job, is_finished, succeeded
 
 NAMESPACE = "quickstart"
@@ -36,20 +36,21 @@ def run(tools: Tools, peak: Peak, started: float) -> int:
         print(f"error: {error}")  # noqa: T201 - a terminal program
         return 1
     cluster.shell.run(cluster.command("get", "hrl"))
-    show(job, read_steps(cluster, job))
+    show(f"HarborRLJob {NAMESPACE}/{NAME}: three GRPO steps", read_metrics(cluster, job))
     _closing(job, peak, started)
     return 0 if succeeded(job) else 1
 
 
 def fill_volumes(cluster: Cluster) -> None:
-    """The claims, and on them the model and the tasks."""
+    """The claim, and on it the model and the tasks; a finished copy job is run again, because the image may be newer."""
+    cluster.make_namespace()
+    cluster.shell.run(cluster.command("delete", "job", "quickstart-data", "--ignore-not-found"))
     cluster.shell.run(cluster.command("apply", "--filename", str(EXAMPLES / "volumes.yaml")))
-    cluster.shell.run(
-        cluster.command("wait", "job/quickstart-data", "--for", "condition=Complete", "--timeout", "5m")
-    )
+    cluster.shell.run(cluster.command("wait", "job/quickstart-data", "--for", "condition=Complete", "--timeout", "5m"))
 
 
 def submit(cluster: Cluster, name: str, manifest: Path) -> None:
+    """Apply the job. One that has ended is replaced by a new run; one that still goes on is left to go on."""
     found = cluster.job(name)
     if found is not None and is_finished(found):
         cluster.shell.run(cluster.command("delete", "hrl", name, "--wait"))
@@ -62,29 +63,26 @@ def run_directory(job: Job) -> str:
     return f"{meta['namespace']}/{meta['name']}-{meta['uid'][:8]}"
 
 
-def read_steps(cluster: Cluster, job: Job) -> list[Step]:
+def read_metrics(cluster: Cluster, job: Job) -> list[Line]:
     """Every attempt's and incarnation's metrics, the last word on a rollout winning."""
     text = cluster.script(CLAIM, f"cat traces/{run_directory(job)}/a*/i*/traces/metrics.jsonl", image=image("base"))
-    return steps(text)
+    return lines(text)
 
 
-def show(job: Job, all_steps: list[Step]) -> None:
-    table = Table(title=f"HarborRLJob {job['metadata']['namespace']}/{job['metadata']['name']}")
+def show(title: str, measured: list[Line]) -> None:
+    table = Table(title=title)
     for column in ("rollout", "reward", "groups with spread", "rollout s", "train s", "tokens", "loss", "grad norm"):
         table.add_column(column, justify="right")
-    for step in all_steps:
-        if step.get("kind", "step") != "step":
-            continue
-        seconds = step["seconds"]
+    for step in steps(measured):
         table.add_row(
             str(step["rollout_id"]),
             f"{step['reward_mean']:.3f}",
-            f"{step['groups_with_spread']:.0%}",
-            f"{seconds['rollout']:.1f}",
-            f"{seconds['train']:.1f}",
-            str(step["response_tokens"]),
+            f"{step['groups_with_spread']} of {step['groups']}",
+            f"{step['rollout_s']:.1f}",
+            f"{step['train_s']:.1f}",
+            str(step["sampled_tokens"]),
             f"{step['loss']:.4f}",
-            f"{step['grad_norm']:.3f}",
+            f"{step['grad_norm']:.2f}",
         )
     Console().print(table)
 
