@@ -40,7 +40,7 @@ class Cluster:
         return found
 
     def look(self, name: str, *, every: float) -> Iterator[Job]:
-        """The job again and again, `every` seconds; ends when it is gone. Short outages of the API server are waited out."""
+        """The job again and again, `every` seconds; ends when it is gone. Short API outages are waited out."""
         failures = 0
         while True:
             try:

@@ -42,7 +42,7 @@ def run(tools: Tools, peak: Peak, started: float) -> int:
 
 
 def fill_volumes(cluster: Cluster) -> None:
-    """The claim, and on it the model and the tasks; a finished copy job is run again, because the image may be newer."""
+    """The claim, and on it the model and the tasks; a finished copy job runs again, because the image may be newer."""
     cluster.make_namespace()
     cluster.shell.run(cluster.command("delete", "job", "quickstart-data", "--ignore-not-found"))
     cluster.shell.run(cluster.command("apply", "--filename", str(EXAMPLES / "volumes.yaml")))
@@ -92,8 +92,8 @@ def _closing(job: Job, peak: Peak, started: float) -> None:
     kube = f"kubectl --namespace {NAMESPACE}"
     print(  # noqa: T201 - a terminal program
         f"""
-On the claim `{CLAIM}`: dumps in traces/{directory}, checkpoints in checkpoints/{directory}, trials in trials/{directory}.
-Whole time {time.monotonic() - started:.0f} s; memory in use at most {peak.highest:.1f} GiB, {peak.before:.1f} GiB before.
+On the claim `{CLAIM}`, below traces/ (dumps), checkpoints/ and trials/: {directory}
+Whole time {time.monotonic() - started:.0f} s; memory in use at most {peak.highest:.1f} GiB ({peak.before:.1f} before).
 
 Try next (export KUBECONFIG=$(python -m devcluster kubeconfig)):
   {kube} describe hrl {NAME}

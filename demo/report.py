@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, override
 
 Line = dict[str, Any]
 """One line of metrics.jsonl: `kind` is `step` or `eval` (docs/native-engine.md)."""
@@ -50,6 +50,7 @@ class Evaluation:
     def of(cls, line: Line) -> Evaluation:
         return cls(line["reward_mean"], line["reward_stderr"], line["samples"])
 
+    @override
     def __str__(self) -> str:
         return f"{self.mean:.3f} ± {self.error:.3f} over {self.samples} samples"
 

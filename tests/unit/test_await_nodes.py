@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+
 from harborrl_trainer.errors import InfrastructureError
 from harborrl_trainer.native.actors import await_nodes
 
