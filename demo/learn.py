@@ -12,7 +12,7 @@ from demo.plot import draw
 from demo.prepare import Tools
 from demo.quickstart import EXAMPLES, NAMESPACE, fill_volumes, read_metrics, show, submit
 from demo.report import Evaluation, Line, difference, evaluations, rises, spread_share, steps
-from demo.shell import ROOT
+from demo.shell import ROOT, CommandError
 from demo.story import Job, succeeded
 
 NAME = "learn"
@@ -58,8 +58,12 @@ class Watch:
         rollout = job.get("status", {}).get("rollout") or {}
         if rollout.get("trained", 0) == self.trained:
             return None
+        try:
+            done = steps(read_metrics(self.cluster, job))
+        except CommandError as error:
+            print(f"           the metrics cannot be read now, the next look tries again: {error}", flush=True)  # noqa: T201
+            return None
         self.trained = rollout.get("trained", 0)
-        done = steps(read_metrics(self.cluster, job))
         share = spread_share(done)
         for step in done:
             if step["rollout_id"] not in self.told:

@@ -64,8 +64,9 @@ def run_directory(job: Job) -> str:
 
 
 def read_metrics(cluster: Cluster, job: Job) -> list[Line]:
-    """Every attempt's and incarnation's metrics, the last word on a rollout winning."""
-    text = cluster.script(CLAIM, f"cat traces/{run_directory(job)}/a*/i*/traces/metrics.jsonl", image=image("base"))
+    """Every attempt's and incarnation's metrics, oldest first; none before the first step."""
+    files = f"traces/{run_directory(job)}/a*/i*/traces/metrics.jsonl"
+    text = cluster.script(CLAIM, f'for file in {files}; do [ ! -e "$file" ] || cat "$file"; done', image=image("base"))
     return lines(text)
 
 
