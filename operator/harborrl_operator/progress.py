@@ -38,9 +38,12 @@ class Progress:
         return f"{self.rollout.trained}/{self.rollout.total}" if self.rollout else ""
 
 
-def read_progress(document: Mapping[str, Any] | None) -> Progress | None:
-    """None while the supervisor has written nothing. An unknown failure class counts as the application's."""
-    if not document:
+def read_progress(document: Mapping[str, Any] | None, uid: str) -> Progress | None:
+    """None while this run's supervisor has written nothing. An unknown failure class counts as the application's.
+
+    A job that was deleted and applied again keeps its names, and the ConfigMap may still hold the former run's report.
+    """
+    if not document or document.get("uid") != uid:
         return None
     driver, server = document["driver"], document.get("agentServer") or {}
     failure = driver.get("failureClass")

@@ -13,7 +13,7 @@ from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
 
 def current_progress(draft: Draft) -> Progress | None:
     """The report of the current attempt, None before its supervisor wrote one."""
-    progress = read_progress(draft.observed.progress)
+    progress = read_progress(draft.observed.progress, draft.job.uid)
     return progress if progress is not None and progress.attempt == draft.attempt else None
 
 

@@ -37,7 +37,7 @@ async def test_the_operator_understands_the_supervisors_reports(tmp_path: Path) 
     pod.clock.at(5, lambda: pod.dump(pod.mine().rollout_file(0)))
     pod.clock.at(30, lambda: pod.end_driver(64, "model.path: gone; put it back\n"))
     await pod.supervise(60)
-    read = read_progress(pod.cluster.last)
+    read = read_progress(pod.cluster.last, pod.cluster.last["uid"])
     assert read is not None
     assert (read.driver_state, read.failure_class) == ("FAILED", "configuration")
     assert read.driver_message == "model.path: gone; put it back"

@@ -234,6 +234,7 @@ def progress(
     """The supervisor's report, with `changes` at dotted paths."""
     document: dict[str, Any] = {
         "schemaVersion": 1,
+        "uid": UID,
         "attempt": attempt,
         "incarnation": incarnation,
         "sequence": 7,

@@ -66,6 +66,14 @@ def test_progress_reaches_status_and_the_step_column() -> None:
     assert decided.status.starting_since is None
 
 
+def test_the_report_of_a_former_run_of_the_same_name_says_nothing_about_this_one() -> None:
+    job = hrl.job()
+    stale = hrl.progress("STOPPED", {"uid": "of the run before"}, attempt=1)
+    decided = decide(job, hrl.running_world(job, progress=stale))
+    assert not decided.status.step
+    assert decided.status.rollout is None
+
+
 def test_success_releases_everything_and_keeps_the_numbers() -> None:
     job = hrl.job()
     seen = hrl.running_world(job, progress=hrl.progress("SUCCEEDED", {"rollout.trained": 3}))

@@ -1,5 +1,6 @@
 """The supervisor's own calls on the API server: the right requests, and each answer read for what it says."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -70,13 +71,28 @@ async def test_progress_is_merged_into_the_jobs_config_map_against_the_version_s
 
 @pytest.mark.parametrize(
     ("stored", "document"),
-    [(None, None), ("", None), ("{torn", None), ("[1]", None), ('{"sequence": 3}', {"sequence": 3})],
+    [
+        (None, None),
+        ("", None),
+        ("{torn", None),
+        ("[1]", None),
+        (json.dumps({"uid": UID, "sequence": 3}), {"uid": UID, "sequence": 3}),
+        (json.dumps({"uid": "of the run before", "sequence": 3}), None),
+    ],
 )
 async def test_what_is_stored_is_read_or_taken_for_nothing(
     tmp_path: Path, stored: str | None, document: dict[str, Any] | None
 ) -> None:
     async with cluster_of(Server(config_map(stored)), tmp_path) as cluster:
         assert await cluster.read_progress() == Stored(document, "7")
+
+
+async def test_a_run_that_was_replaced_does_not_write_over_its_successor(tmp_path: Path) -> None:
+    successors = config_map(None)
+    successors["metadata"]["labels"] = {"harborrl.dev/job-uid": "of the next run"}
+    async with cluster_of(Server(successors), tmp_path) as cluster:
+        with pytest.raises(ClusterUnavailableError, match="another run of this name"):
+            await cluster.read_progress()
 
 
 @pytest.mark.parametrize(

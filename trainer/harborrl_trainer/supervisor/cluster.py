@@ -12,6 +12,7 @@ from harborrl_trainer.job import JobDocument
 
 GROUP, VERSION, PLURAL = "harborrl.dev", "v1alpha1", "harborrljobs"
 KEY = "progress"
+UID_LABEL = "harborrl.dev/job-uid"
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -57,7 +58,10 @@ class KubernetesCluster(Cluster):
             )
         except _TROUBLES as error:
             raise ClusterUnavailableError(_told(error)) from error
-        return Stored(_parse((found.data or {}).get(KEY)), _version(found))
+        owner = (found.metadata.labels or {}).get(UID_LABEL) if found.metadata else None
+        if owner not in (None, self._identity.uid):
+            raise ClusterUnavailableError(f"ConfigMap {self._config_map} belongs to another run of this name")
+        return Stored(_own(_parse((found.data or {}).get(KEY)), self._identity.uid), _version(found))
 
     @override
     async def write_progress(self, document: Mapping[str, Any], version: str) -> str:
@@ -124,6 +128,11 @@ def _parse(text: str | None) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
+
+
+def _own(document: Mapping[str, Any] | None, uid: str) -> Mapping[str, Any] | None:
+    """A job deleted and applied again keeps its names: what the run before wrote is no word of ours."""
+    return document if document and document.get("uid") == uid else None
 
 
 def _told(error: BaseException) -> str:

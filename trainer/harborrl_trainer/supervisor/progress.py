@@ -31,6 +31,7 @@ def document(
     claim = next((claim for claim in seen.claims if claim.id == mine), None)
     return {
         "schemaVersion": SCHEMA_VERSION,
+        "uid": job.job.uid,
         "attempt": mine.attempt,
         "incarnation": mine.incarnation,
         "driver": {
