@@ -176,11 +176,11 @@ async def test_nothing_is_left_of_many_trials(tasks: Path) -> None:
     async with stage(tasks, replies("")) as server:
         await asyncio.gather(*(server.run() for _ in range(8)))
         await server.health()
-        before = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208
+        before = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208 - a count of names
         for _ in range(3):
             await asyncio.gather(*(server.run() for _ in range(8)))
         await server.health()
-        after = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208
+        after = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208 - a count of names
         assert server.runs.live == set()
     assert after[0] <= before[0] + 2
     assert after[1] == before[1]

@@ -173,7 +173,7 @@ def _generate(
     params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
     futures: list[Future[Generation]] = [Future() for _ in prompts]
     for prompt, future in zip(prompts, futures, strict=True):
-        engine.submit(Request("r", tuple(prompt), params, lambda value, to=future: _settle(to, value)))  # type: ignore[misc]
+        engine.submit(Request("r", tuple(prompt), params, lambda value, to=future: _settle(to, value)))  # type: ignore[misc]  # a default binds this future
     return [future.result(timeout=60) for future in futures]
 
 
