@@ -237,7 +237,7 @@ async def test_sigterm_ends_the_process_with_every_answer_given_and_no_sandbox_l
     try:
         url = await listening(port_file)
         session = SessionServer(gate)
-        async with serving(session.app) as session_url, httpx.AsyncClient(timeout=60) as client:
+        async with serving(session.app) as session_url, httpx.AsyncClient(timeout=300) as client:
             body = {"instance_id": "write-greeting", "base_url": f"{session_url}/sessions/s/v1"}
             run = asyncio.ensure_future(client.post(f"{url}/run", json=body))
             await gate.until(1)

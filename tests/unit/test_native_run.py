@@ -244,7 +244,7 @@ def _served(fake: FakeAgentServer) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
-    ready.wait(timeout=30)
+    assert ready.wait(timeout=120)
     try:
         yield address[0]
     finally:
