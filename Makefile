@@ -35,7 +35,7 @@ types: .venv/ready  ## mypy, strict
 	@$(PY) -m mypy
 
 layers: .venv/ready  ## import-linter, and that operator/ does not shadow the standard library
-	@PYTHONPATH=operator:trainer:agent_server .venv/bin/lint-imports --no-timeout >/dev/null 2>&1 || PYTHONPATH=operator:trainer:agent_server .venv/bin/lint-imports
+	@PYTHONPATH=operator:trainer:agent_server .venv/bin/lint-imports
 	@$(PY) -S -c "import collections"
 
 generate: .venv/ready  ## write the CRD and its copies anew from the models

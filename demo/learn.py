@@ -68,7 +68,7 @@ class Watch:
         for step in done:
             if step["rollout_id"] not in self.told:
                 self.told.add(step["rollout_id"])
-                print(f"           {sentence(step)}; groups with spread so far {share:.0%}", flush=True)  # noqa: T201
+                print(f"           {sentence(step)}; groups with spread so far {share:.0%}", flush=True)  # noqa: T201 - same
         if len(done) >= FIRST_JUDGED_STEP and share < LEAST_SPREAD:
             self.cluster.shell.run(self.cluster.command("delete", "hrl", NAME))
             return f"only {share:.0%} of the groups have rewards that differ, below {LEAST_SPREAD:.0%}. {ADVICE}"

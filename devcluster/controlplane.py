@@ -123,7 +123,7 @@ def start_control_plane(
     try:
         write_credentials(plane, "10.157.8.1", binaries.path("pki"), kubeconfig)
         ensure_control_plane(plane, binaries, supervisor)
-    except BaseException:
+    except BaseException:  # an interrupt too must leave no process behind
         for name in ("kube-controller-manager", "kube-apiserver", "etcd"):
             supervisor.stop(name, grace=0.0)
         raise

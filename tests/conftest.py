@@ -1,7 +1,29 @@
-"""Options of all tests."""
+"""Options of all tests, and what keeps some of them from running on a machine that cannot."""
+
+import functools
+import os
+import subprocess
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("namespaces") and (obstacle := no_namespaces()):
+        pytest.skip(obstacle)
+
+
+@functools.cache
+def no_namespaces() -> str:
+    """Why this process cannot make what a local sandbox lives in; empty where it can."""
+    if os.geteuid() != 0:
+        return "the local sandbox needs root: it mounts an overlay of this machine in namespaces of its own"
+    command = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "mount", "-t", "tmpfs", "probe", "/mnt"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the list above
+    except FileNotFoundError:
+        return "the local sandbox needs unshare (util-linux)"
+    return f"this machine allows no namespaces with mounts: {done.stderr.strip()}" if done.returncode else ""

@@ -33,31 +33,38 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
     """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up."""
     metrics = Metrics()
     metrics.capacity.set(settings.max_concurrent)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
-        async with httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
-        ) as model_client:
-            app.state.runs = Runs(settings, provider, model_client, metrics)
-            lag = asyncio.ensure_future(metrics.watch_loop())
-            try:
-                yield
-            finally:
-                lag.cancel()
-                if not app.state.runs.draining:
-                    await app.state.runs.stop(settings.grace_s)
-
     app = FastAPI(
         title="HarborRL agent server",
         version=VERSION,
-        lifespan=lifespan,
+        lifespan=lambda app: lifespan(app, settings, provider, metrics),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
+    add_work(app, settings)
+    add_insight(app, settings, metrics)
+    return app
 
+
+@contextlib.asynccontextmanager
+async def lifespan(
+    app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics
+) -> AsyncIterator[None]:
+    # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
+    async with httpx.AsyncClient(
+        timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
+    ) as model_client:
+        app.state.runs = Runs(settings, provider, model_client, metrics)
+        lag = asyncio.ensure_future(metrics.watch_loop())
+        try:
+            yield
+        finally:
+            lag.cancel()
+            if not app.state.runs.draining:
+                await app.state.runs.stop(settings.grace_s)
+
+
+def add_work(app: FastAPI, settings: Settings) -> None:
     @app.post("/run")
     async def run(request: Request) -> RunResponse:
         runs: Runs = app.state.runs
@@ -74,6 +81,8 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
         runs: Runs = app.state.runs
         return await runs.flush(parsed(FlushRequest, await body_of(request)).ids())
 
+
+def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> Health:
         return health_of(app.state.runs, settings)
@@ -84,8 +93,6 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
         metrics.in_flight.set(runs.slots.taken)
         metrics.queued.set(runs.slots.queued)
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    return app
 
 
 def health_of(runs: Runs, settings: Settings) -> Health:

@@ -101,7 +101,7 @@ class Runs:
     async def _life(self, run: Run) -> RunResponse:
         try:
             answer = await self._answer(run)
-        except Exception as error:
+        except Exception as error:  # a bug here or in Harbor costs this run alone; it is logged and answered
             LOG.exception("run %d of %s failed inside the server", run.number, run.request.instance_id)
             answer = refusal(ExitStatus.SERVER_ERROR, f"{type(error).__name__}: {error}; look at the server's log")
         finally:

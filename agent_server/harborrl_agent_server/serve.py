@@ -42,10 +42,10 @@ def ladder(budgets: Budgets) -> str:
 def provider_for(settings: Settings) -> SandboxProvider:
     """The provider of the chosen kind; the other kind's libraries stay unloaded."""
     if settings.sandbox == "local":
-        from harborrl_agent_server.sandboxes.local import LocalProvider  # noqa: PLC0415
+        from harborrl_agent_server.sandboxes.local import LocalProvider  # noqa: PLC0415 - only the chosen one
 
         return LocalProvider()
-    from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider  # noqa: PLC0415
+    from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider  # noqa: PLC0415 - only the chosen one
 
     return KubernetesProvider.from_settings(settings)
 

@@ -107,13 +107,7 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         host=args.host,
         port=args.port,
         max_concurrent=args.max_concurrent,
-        budgets=Budgets(
-            environment_start_s=args.environment_start_timeout,
-            agent_setup_s=args.agent_setup_timeout,
-            agent_timeout_s=args.agent_timeout,
-            verifier_s=args.verifier_timeout,
-            cleanup_s=args.cleanup_timeout,
-        ),
+        budgets=budgets_from(args),
         agent_name=args.agent_name,
         agent_kwargs=json_object("--agent-kwargs", args.agent_kwargs),
         allow_oracle=args.allow_oracle,
@@ -137,6 +131,16 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         )
     check(settings)
     return settings
+
+
+def budgets_from(args: argparse.Namespace) -> Budgets:
+    return Budgets(
+        environment_start_s=args.environment_start_timeout,
+        agent_setup_s=args.agent_setup_timeout,
+        agent_timeout_s=args.agent_timeout,
+        verifier_s=args.verifier_timeout,
+        cleanup_s=args.cleanup_timeout,
+    )
 
 
 def check(settings: Settings) -> None:

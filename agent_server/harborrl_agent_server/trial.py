@@ -66,7 +66,7 @@ class TrialRun:
         )
         try:
             trial = await Trial.create(config)
-        except Exception as error:
+        except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
             forget_loggers(config.trial_name)
             raise BadTaskError(
                 f"Harbor refuses the task {task_dir.name}: {type(error).__name__}: {str(error)[:500]}"

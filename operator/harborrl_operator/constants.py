@@ -98,6 +98,7 @@ class Reason(StrEnum):
     CAPACITY_TOO_SMALL = "CapacityTooSmall"
     TIMEOUT_ORDER = "TimeoutOrder"
     MODEL_NOT_FOUND = "ModelNotFound"
+    MODEL_NOT_READABLE = "ModelNotReadable"
     MODEL_INCOMPLETE = "ModelIncomplete"
     DATA_NOT_FOUND = "DataNotFound"
     DATA_INVALID = "DataInvalid"

@@ -60,24 +60,13 @@ class ResolvedJob:
         spec = self.spec
         return {
             "schemaVersion": 1,
-            "job": {
-                "namespace": self.job.namespace,
-                "name": self.job.name,
-                "uid": self.job.uid,
-                "generation": self.job.generation,
-            },
+            "job": self._identity(),
             "attempt": attempt,
             "engine": spec.trainer.engine,
             "mode": spec.trainer.mode,
             "preset": spec.trainer.preset,
             "image": self.trainer_image,
-            "model": _present(
-                {
-                    "path": _below("models", spec.model.path),
-                    "refLoad": spec.model.ref_load and _below("models", spec.model.ref_load),
-                    "type": spec.model.type,
-                }
-            ),
+            "model": _model(spec),
             "data": _data(spec),
             "eval": _evaluation(spec),
             "config": dict(self.config),
@@ -99,6 +88,14 @@ class ResolvedJob:
             "checkpoint": _dump(spec.checkpoint),
             "resumeFrom": {"path": self.resume_path} if self.resume_path else None,
             "progressConfigMap": self.job.names.progress,
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "namespace": self.job.namespace,
+            "name": self.job.name,
+            "uid": self.job.uid,
+            "generation": self.job.generation,
         }
 
     def _agent_server(self) -> dict[str, Any]:
@@ -236,6 +233,16 @@ def _volumes(spec: JobSpec, settings: Settings, adjustments: list[Adjustment]) -
 
 def _below(role: str, path: str) -> str:
     return path if path.startswith("/") else f"{MOUNTS[role]}/{path}".rstrip("/")
+
+
+def _model(spec: JobSpec) -> dict[str, Any]:
+    return _present(
+        {
+            "path": _below("models", spec.model.path),
+            "refLoad": spec.model.ref_load and _below("models", spec.model.ref_load),
+            "type": spec.model.type,
+        }
+    )
 
 
 def _data(spec: JobSpec) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Kubectl:
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [self.plane.kubectl, "--kubeconfig", str(self.plane.kubeconfig), *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - our own binary
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=180)  # noqa: S603 - our own binary
 
     def ok(self, *arguments: str, stdin: str | None = None) -> str:
         done = self(*arguments, stdin=stdin)

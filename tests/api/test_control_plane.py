@@ -26,7 +26,7 @@ def config_map(name: str, owner: dict[str, str] | None = None) -> dict[str, obje
     }
 
 
-def wait_for_deletion(client: httpx.Client, name: str, seconds: int = 60) -> bool:
+def wait_for_deletion(client: httpx.Client, name: str, seconds: int = 180) -> bool:
     """Watches one ConfigMap until it is deleted; False if the watch ends first."""
     query = {"watch": "1", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(seconds)}
     with client.stream("GET", CONFIG_MAPS, params=query, timeout=seconds + 10) as events:

@@ -35,8 +35,8 @@ def conditions(job: HarborRLJob) -> dict[str, tuple[str, str]]:
     return {condition.type.value: (condition.status, condition.reason) for condition in job.status.conditions}
 
 
-async def eventually(holds: Callable[[], Any], seconds: float = 30.0) -> None:
-    """Poll the real controllers until `holds()` is true."""
+async def eventually(holds: Callable[[], Any], seconds: float = 180.0) -> None:
+    """Poll the real controllers until `holds()` is true; the bound is for a machine that is busy with other things."""
     async with asyncio.timeout(seconds):
         while not await holds():  # noqa: ASYNC110 - other programs work meanwhile; there is nothing to wait on
             await asyncio.sleep(0.2)

@@ -62,7 +62,7 @@ def test_a_supervisor_killed_in_the_middle_attaches_again_and_ends_the_driver_in
             eventually((tmp_path / "marks" / "released").exists, "the pod is released", tmp_path)
             eventually(lambda: state() == "STOPPED", "the end is told", tmp_path)
             second.send_signal(signal.SIGTERM)
-            assert second.wait(timeout=60) == 0
+            assert second.wait(timeout=180) == 0
 
     assert len(drivers.read_text().splitlines()) == 1
     final = progress()

@@ -68,7 +68,7 @@ def replies(*texts: Any) -> Script:
     return lambda _, number: texts[min(number, len(texts) - 1)]
 
 
-async def eventually(holds: Callable[[], bool], *, limit_s: float = 10) -> None:
+async def eventually(holds: Callable[[], bool], *, limit_s: float = 120) -> None:
     """Returns as soon as something outside this loop's knowledge is so; fails when it never is."""
     async with asyncio.timeout(limit_s):
         while not holds():  # noqa: ASYNC110 - what it waits for has no event

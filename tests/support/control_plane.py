@@ -23,4 +23,4 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCont
 
 def admin_client(running: RunningControlPlane) -> httpx.Client:
     """A client with every right, for requests that need no more than HTTP and JSON."""
-    return httpx.Client(base_url=running.url, verify=admin_tls(running.directory / "pki"), trust_env=False)
+    return httpx.Client(base_url=running.url, verify=admin_tls(running.directory / "pki"), trust_env=False, timeout=60)

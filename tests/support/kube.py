@@ -1,4 +1,7 @@
-"""The real cluster for tests: apply, watch until something is true, and what is left of a job. Watches instead of sleeping."""
+"""The real cluster for tests: apply, watch until something is true, and what is left of a job.
+
+Watches instead of sleeping.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kubernetes import client, watch  # type: ignore[import-untyped]  # the package ships no types
-from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]  # same
-from kubernetes.dynamic.exceptions import NotFoundError  # type: ignore[import-untyped]  # same
+from kubernetes import client, watch
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import NotFoundError
 
 Manifest = dict[str, Any]
+Manifests = list[Manifest]
+"""Named, for `Kube.list` hides the builtin from the annotations below it."""
 JOB_API = "harborrl.dev/v1alpha1"
 JOB_KIND = "HarborRLJob"
 
@@ -49,9 +54,9 @@ class Kube:
             return None
         return found
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None, selector: str = "") -> list[Manifest]:
+    def list(self, api_version: str, kind: str, namespace: str | None = None, selector: str = "") -> Manifests:
         found = self._resource(api_version, kind).get(namespace=namespace, label_selector=selector)
-        items: list[Manifest] = found.to_dict()["items"]
+        items: Manifests = found.to_dict()["items"]
         return items
 
     def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> None:
@@ -64,7 +69,7 @@ class Kube:
 
     def until(
         self,
-        true: Callable[[list[Manifest]], bool],
+        true: Callable[[Manifests], bool],
         api_version: str,
         kind: str,
         namespace: str | None,
@@ -72,14 +77,14 @@ class Kube:
         selector: str = "",
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
-    ) -> list[Manifest]:
+    ) -> Manifests:
         """The listed objects as soon as `true` of them; fails with the last list after `timeout` seconds."""
         deadline = clock() + timeout
         resource = self._resource(api_version, kind)
         while True:
             listed = resource.get(namespace=namespace, label_selector=selector).to_dict()
             if true(listed["items"]):
-                items: list[Manifest] = listed["items"]
+                items: Manifests = listed["items"]
                 return items
             left = int(deadline - clock())
             if left <= 0:
@@ -96,9 +101,7 @@ class Kube:
             ):
                 break
 
-    def until_job(
-        self, name: str, namespace: str, true: Callable[[Manifest], bool], *, timeout: float
-    ) -> Manifest:
+    def until_job(self, name: str, namespace: str, true: Callable[[Manifest], bool], *, timeout: float) -> Manifest:
         """The job as soon as `true` of it."""
 
         def holds(items: Iterable[Manifest]) -> bool:
@@ -111,11 +114,15 @@ class Kube:
 def condition(job: Manifest, kind: str) -> Manifest:
     """The condition of that type, or one with status Unknown."""
     listed = (job.get("status") or {}).get("conditions") or []
-    return next((c for c in listed if c["type"] == kind), {"type": kind, "status": "Unknown", "reason": "", "message": ""})
+    return next(
+        (c for c in listed if c["type"] == kind), {"type": kind, "status": "Unknown", "reason": "", "message": ""}
+    )
 
 
 def _brief(item: Manifest) -> Any:
     status = item.get("status") or {}
-    return item["metadata"]["name"], status.get("phase"), [
-        (c["type"], c["status"], c.get("reason"), c.get("message")) for c in status.get("conditions") or []
-    ]
+    return (
+        item["metadata"]["name"],
+        status.get("phase"),
+        [(c["type"], c["status"], c.get("reason"), c.get("message")) for c in status.get("conditions") or []],
+    )

@@ -105,6 +105,12 @@ async def test_a_flush_that_fails_three_times_is_an_error() -> None:
         await client(lambda _: httpx.Response(500)).flush(["abc"])
 
 
+def test_the_servers_message_is_read_and_may_be_absent() -> None:
+    assert parse_reply(b'{"exit_status": "TaskNotFound", "message": "no task \'x\'"}').message == "no task 'x'"
+    assert parse_reply(b'{"exit_status": "Submitted", "message": null}').message == ""
+    assert parse_reply(b'{"exit_status": "Submitted"}').message == ""
+
+
 def test_a_nan_on_the_wire_is_kept_for_the_verdict_to_refuse() -> None:
     reply = parse_reply(b'{"exit_status": "Submitted", "reward": NaN, "eval_report": {"reward": NaN}}')
     assert reply.reward != reply.reward

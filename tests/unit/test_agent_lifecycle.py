@@ -176,11 +176,11 @@ async def test_nothing_is_left_of_many_trials(tasks: Path) -> None:
     async with stage(tasks, replies("")) as server:
         await asyncio.gather(*(server.run() for _ in range(8)))
         await server.health()
-        before = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208
+        before = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208 - a count of names
         for _ in range(3):
             await asyncio.gather(*(server.run() for _ in range(8)))
         await server.health()
-        after = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208
+        after = (len(os.listdir("/proc/self/fd")), len(logging.Logger.manager.loggerDict))  # noqa: PTH208 - a count of names
         assert server.runs.live == set()
     assert after[0] <= before[0] + 2
     assert after[1] == before[1]
@@ -237,7 +237,7 @@ async def test_sigterm_ends_the_process_with_every_answer_given_and_no_sandbox_l
     try:
         url = await listening(port_file)
         session = SessionServer(gate)
-        async with serving(session.app) as session_url, httpx.AsyncClient(timeout=60) as client:
+        async with serving(session.app) as session_url, httpx.AsyncClient(timeout=300) as client:
             body = {"instance_id": "write-greeting", "base_url": f"{session_url}/sessions/s/v1"}
             run = asyncio.ensure_future(client.post(f"{url}/run", json=body))
             await gate.until(1)

@@ -23,6 +23,10 @@ from harborrl_agent_server.agents.protocol import DONE_MARKER, EXAMPLES, observa
         pytest.param("```python\nprint()\n```", None, True, id="another language is no command"),
         pytest.param("```sh\necho a", "echo a", False, id="an open block ends with the reply"),
         pytest.param("```sh\n\n```", None, True, id="an empty block is no command"),
+        pytest.param(
+            f"```sh\n```\n{DONE_MARKER}", None, True, id="a block without even an empty line ends at its own fence"
+        ),
+        pytest.param("```sh\n```\n```sh\nls\n```", "ls", False, id="an empty block does not hide the next one"),
         pytest.param("The task is finished.", None, True, id="no block ends the trial"),
         pytest.param("", None, True, id="an empty reply ends the trial"),
         pytest.param(DONE_MARKER, None, True, id="the marker ends the trial"),

@@ -173,14 +173,14 @@ def _generate(
     params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
     futures: list[Future[Generation]] = [Future() for _ in prompts]
     for prompt, future in zip(prompts, futures, strict=True):
-        engine.submit(Request("r", tuple(prompt), params, lambda value, to=future: _settle(to, value)))  # type: ignore[misc]
-    return [future.result(timeout=60) for future in futures]
+        engine.submit(Request("r", tuple(prompt), params, lambda value, to=future: _settle(to, value)))  # type: ignore[misc]  # a default binds this future
+    return [future.result(timeout=180) for future in futures]
 
 
 def _load(engine: Engine, weights: dict[str, torch.Tensor], version: int) -> None:
     answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     engine.load(weights, version, answer.put)
-    error = answer.get(timeout=60)
+    error = answer.get(timeout=180)
     if error is not None:
         raise error
 

@@ -77,6 +77,16 @@ def test_no_secret_value_is_in_any_argument_or_literal_environment() -> None:
     ]
 
 
+def test_a_reward_key_reaches_the_agent_server_and_only_when_it_is_set() -> None:
+    def flags(changes: dict[str, Any]) -> list[str]:
+        job = resolve(hrl.job(changes), hrl.SETTINGS)
+        return list(deployment(job, {})["spec"]["template"]["spec"]["containers"][0]["args"])
+
+    chosen = flags({"agentServer.rewardKey": "passed"})
+    assert chosen[chosen.index("--reward-key") + 1] == "passed"
+    assert "--reward-key" not in flags({})
+
+
 def test_pod_overrides_merge_into_objects_and_replace_lists() -> None:
     overrides = {"nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists"}]}
     job = resolve(hrl.job({"trainer.podOverrides": overrides}), hrl.SETTINGS)

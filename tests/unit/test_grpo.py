@@ -32,7 +32,7 @@ def test_at_ratio_one_the_loss_is_minus_the_mean_advantage_and_still_has_a_gradi
     advantages = torch.tensor([1.0, -0.5, 0.25])
     losses = grpo.policy_loss(log_probs, log_probs.detach(), advantages, eps_low=0.2, eps_high=0.28)
     loss = grpo.token_mean(losses, torch.ones(3), 3)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
     assert float(loss.detach()) == pytest.approx(-float(advantages.mean()))
     assert log_probs.grad is not None
     assert log_probs.grad.tolist() == pytest.approx((-advantages / 3).tolist())
@@ -47,7 +47,7 @@ def test_the_clip_stops_only_the_gradient_that_would_go_further_away(
 ) -> None:
     log_probs = torch.tensor([ratio]).log().requires_grad_()
     loss = grpo.policy_loss(log_probs, torch.zeros(1), torch.tensor([advantage]), eps_low=0.2, eps_high=0.28)
-    loss.sum().backward()  # type: ignore[no-untyped-call]
+    loss.sum().backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
     assert log_probs.grad is not None
     assert bool(log_probs.grad.abs() > 0) is passes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harborrl_trainer.errors import InfrastructureError
+from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.native.loop import Stopped, Trainer
 from harborrl_trainer.native.policy import Interrupted
@@ -62,6 +62,13 @@ async def test_when_every_group_aborts_the_run_gives_up_with_the_last_cause(tmp_
     assert not trainer.layout.rollout_file(0).exists()
 
 
+async def test_when_no_retry_can_heal_what_aborts_every_group_the_configuration_is_to_blame(tmp_path: Path) -> None:
+    verdict = aborted("InvalidAgent: agent 'bsh' is unknown", retryable=False)
+    trainer = _trainer(tmp_path, Groups([_group(verdict, outcome="InvalidAgent")] * 2), Handle(weights={}))
+    with pytest.raises(ConfigurationError, match=r"InvalidAgent: agent 'bsh' is unknown .* correct the data set"):
+        await trainer.run()
+
+
 async def test_a_stop_while_trials_run_cancels_them_and_saves_nothing_that_was_not_trained(tmp_path: Path) -> None:
     groups, policy = Groups([], hang=True), Handle(weights={})
     trainer = _trainer(tmp_path, groups, policy)
@@ -99,5 +106,5 @@ def _trainer(volumes: Path, collector: Any, policy: Handle) -> Trainer:
     )
 
 
-def _group(verdict: Verdict) -> Group[Sample]:
-    return Group(0, "task", [TrialHistory(TrialEnd(verdict, outcome="x", session="s"))])
+def _group(verdict: Verdict, outcome: str = "x") -> Group[Sample]:
+    return Group(0, "task", [TrialHistory(TrialEnd(verdict, outcome=outcome, session="s"))])

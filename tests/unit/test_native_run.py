@@ -244,7 +244,7 @@ def _served(fake: FakeAgentServer) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
-    ready.wait(timeout=30)
+    assert ready.wait(timeout=120)
     try:
         yield address[0]
     finally:
@@ -276,6 +276,7 @@ def _job(volumes: Path, model: Path, url: str, **changes: Any) -> JobDocument:
         "trainerHost": "127.0.0.1",
         "ports__session": 39473,
         "agentServer__url": url,
+        "nodes": 1,
     }
     return parse_job(json.dumps(document(**(fields | small | changes))))
 

@@ -35,6 +35,11 @@ def test_the_infra_failure_flag_outweighs_a_graded_status() -> None:
     assert verdict("Submitted", infra_failure=True).status == "aborted"
 
 
+def test_the_agent_servers_message_is_part_of_the_cause_on_one_line() -> None:
+    assert verdict("TaskNotFound", message="no task\n'x'").cause == "TaskNotFound: no task 'x'"
+    assert len(verdict("SandboxLost", message="y" * 9000).cause) < 400
+
+
 def test_an_unknown_exit_status_is_aborted_and_named() -> None:
     assert verdict("Error: KeyError").cause == "unknown exit status 'Error: KeyError'"
 

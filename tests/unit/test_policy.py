@@ -111,7 +111,7 @@ def _config(**changes: object) -> PolicyConfig:
         "temperature": 1.0,
         "global_batch_size": 8,
     }
-    return PolicyConfig(**(values | changes))  # type: ignore[arg-type]
+    return PolicyConfig(**(values | changes))  # type: ignore[arg-type]  # one mapping for all fields
 
 
 def _policy(**changes: object) -> Policy:

@@ -41,6 +41,6 @@ def test_rounded_weights_fill_a_rounded_model_completely() -> None:
 
 
 def _score(model: object, compute: str) -> float:
-    config = PolicyConfig(1e-3, (0.9, 0.95), 0.0, 1.0, 0.2, 0.28, 1.0, 1, compute=compute)  # type: ignore[arg-type]
+    config = PolicyConfig(1e-3, (0.9, 0.95), 0.0, 1.0, 0.2, 0.28, 1.0, 1, compute=compute)  # type: ignore[arg-type]  # each case is one of the two
     sample = TrainSample(0, SEQUENCE[:-1], SEQUENCE[-1:], (1,), (0.0,), 0.0)
     return Policy(model, config).score([sample])[0][0]

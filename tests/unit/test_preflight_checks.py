@@ -1,7 +1,9 @@
 """Each thing that can be wrong before the start is refused with a reason and a message that says what to do."""
 
 import json
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from harborrl_trainer.preflight.agent_server import Health, check_agent_server, fetch_health
 from harborrl_trainer.preflight.data import check_data
 from harborrl_trainer.preflight.findings import Outcome
-from harborrl_trainer.preflight.model import check_model
+from harborrl_trainer.preflight.model import check_model, parameter_count
 from harborrl_trainer.preflight.storage import MIB, check_resume, check_volume, checkpoint_bytes
 from support import jobs
 
@@ -75,6 +77,41 @@ def test_a_damaged_model_is_refused_with_the_damage(tmp_path: Path, damage: Call
     outcome = check_model(model)
     assert told(outcome) == [("refuse", "ModelIncomplete")]
     assert said in only_message(outcome)
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Path]:
+    """A directory to work in, as a user whom permissions hold: root gives its rights up until the test is over."""
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path, whose parents only its owner may enter
+        me = os.geteuid()
+        Path(folder).chmod(0o777)
+        if me == 0:
+            os.seteuid(65534)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(me)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_file_that_may_not_be_read_is_named_with_the_user_and_what_to_do(unprivileged: Path, name: str) -> None:
+    model = jobs.make_model(unprivileged / "tiny")
+    (model / name).chmod(0)
+    outcome = check_model(model)
+    assert told(outcome) == [("refuse", "ModelNotReadable")]
+    assert f"{model / name}: permission denied for user {os.geteuid()}," in only_message(outcome)
+    assert f"chmod -R a+rX {model}" in only_message(outcome)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400], ids=["may not be listed", "may not be entered"])
+def test_a_model_directory_that_is_closed_is_not_taken_for_an_empty_one(unprivileged: Path, mode: int) -> None:
+    model = jobs.make_model(unprivileged / "tiny")
+    model.chmod(mode)
+    try:
+        assert told(check_model(model)) == [("refuse", "ModelNotReadable")]
+        assert parameter_count(model) == 0
+    finally:
+        model.chmod(0o700)
 
 
 def test_a_model_in_shards_is_accepted(tmp_path: Path) -> None:

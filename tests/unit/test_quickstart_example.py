@@ -9,15 +9,14 @@ import pytest
 import yaml
 from harbor.models.task.task import Task
 
+from harborrl_operator.checks import first_objection
+from harborrl_operator.resolve import resolve
+from support import hrl
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/quickstart"
 TASKS = sorted(path for path in (EXAMPLE / "tasks").iterdir())
-BUDGETS = {
-    "environmentStartSeconds": 600,
-    "agentSetupSeconds": 360,
-    "agentTimeoutSeconds": 5400,
-    "verifierSeconds": 600,
-    "cleanupSeconds": 60,
-}
+REFUSED_AT_ONCE = {"bad/timeouts.yaml": "BudgetExceedsCeiling", "bad/capacity.yaml": "ConcurrencyBelowInFlight"}
+"""The other bad ones are wrong in what their volumes, images and nodes hold."""
 
 
 def spec(name: str) -> dict[str, Any]:
@@ -26,29 +25,14 @@ def spec(name: str) -> dict[str, Any]:
     return dict(job["spec"])
 
 
-def trial_seconds(job: dict[str, Any]) -> int:
-    return sum(job["agentServer"].get(name, default) for name, default in BUDGETS.items())
-
-
-def ceiling(job: dict[str, Any]) -> int:
-    return int(job.get("rollout", {}).get("agentTrialTimeoutSeconds", 7200))
-
-
-def in_flight(job: dict[str, Any]) -> int:
-    config = job["trainer"]["config"]
-    return int(config["rolloutBatchSize"] * config["nSamplesPerPrompt"])
-
-
 @pytest.mark.parametrize(
     "name", ["job.yaml", "learn.yaml", *(f"bad/{path.name}" for path in (EXAMPLE / "bad").glob("*.yaml"))]
 )
 def test_a_manifest_breaks_no_rule_but_the_one_that_it_is_about(name: str) -> None:
-    job = spec(name)
-    assert (trial_seconds(job) > ceiling(job)) == (name == "bad/timeouts.yaml")
-    capacity = job["agentServer"].get("maxConcurrent", in_flight(job))
-    assert (capacity < in_flight(job)) == (name == "bad/capacity.yaml")
-    assert in_flight(job) % job["trainer"]["config"]["globalBatchSize"] == 0
-    assert set(job["storage"]) == {"models", "tasks", "checkpoints", "traces", "trials"}
+    job = resolve(hrl.job(base=spec(name)), hrl.SETTINGS)
+    claims = {volume.pvc: hrl.claim(volume.pvc, "ReadWriteOnce") for volume in job.volumes.values()}
+    objection = first_objection(job, hrl.world(claims=claims))
+    assert (objection and str(objection.reason)) == REFUSED_AT_ONCE.get(name)
 
 
 def test_both_runs_give_the_model_the_same_prompt() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harborrl_trainer.rollout.agent_client import AgentServerUnreachable, Health
-from harborrl_trainer.rollout.groups import EveryGroupAborted, Group, drop_reason, keep_whole
+from harborrl_trainer.rollout.groups import EveryGroupAborted, EveryGroupHopeless, Group, drop_reason, keep_whole
 from harborrl_trainer.rollout.inflight import InFlight, follow_capacity, width_for
 from harborrl_trainer.rollout.outcomes import Verdict, aborted
 from harborrl_trainer.rollout.trial_log import TrialLog, TrialRecord
@@ -165,6 +165,17 @@ def test_a_rollout_without_one_whole_group_gives_up_with_the_last_cause() -> Non
         keep_whole([_group([aborted("x")]), _group([lost])])
 
 
+def test_when_each_group_meets_what_no_retry_heals_that_cause_is_the_one_that_is_told() -> None:
+    missing = _end(aborted("TaskNotFound: no task 'a'", retryable=False), outcome="TaskNotFound")
+    lost = _end(aborted("SandboxLost"), outcome="SandboxLost")
+    group = Group(0, "a", [TrialHistory(missing), TrialHistory(lost)])
+    with pytest.raises(EveryGroupHopeless, match=r"all 2 groups .* last cause: TaskNotFound: no task 'a' \(instance a"):
+        keep_whole([group, group])
+    with pytest.raises(EveryGroupAborted) as raised:
+        keep_whole([group, Group(1, "b", [TrialHistory(lost)])])
+    assert not isinstance(raised.value, EveryGroupHopeless)
+
+
 def test_equal_rewards_have_no_spread() -> None:
     assert not _group([Verdict("completed", 0.5), Verdict("truncated", 0.5)]).has_spread
     assert _group([Verdict("completed", 0.5), Verdict("truncated", 0.0)]).has_spread
@@ -211,8 +222,8 @@ async def _trial(ends: list[TrialEnd[Any]], clock: list[float]) -> TrialHistory[
     return await run_trial(once, places=InFlight(1), ceiling_s=100, clock=lambda: next(times))
 
 
-def _end(verdict: Verdict) -> TrialEnd[Any]:
-    return TrialEnd(verdict, outcome="x", session="s")
+def _end(verdict: Verdict, outcome: str = "x") -> TrialEnd[Any]:
+    return TrialEnd(verdict, outcome=outcome, session="s")
 
 
 def _group(verdicts: Sequence[Verdict]) -> Group[Any]:

@@ -30,7 +30,10 @@ def tokenizer(request: pytest.FixtureRequest) -> Any:
         return tiny_model.tokenizer()
     directory = os.environ.get("HARBORRL_MODEL_DIR")
     if not directory:
-        pytest.skip("HARBORRL_MODEL_DIR does not name a directory with SmolLM2-135M-Instruct")
+        pytest.skip(
+            "HARBORRL_MODEL_DIR is not set: point it at SmolLM2-135M-Instruct, as it lies below models/ on the volume"
+            " of the quickstart or as examples/quickstart/convert_model.py makes it"
+        )
     return AutoTokenizer.from_pretrained(directory)
 
 

@@ -25,7 +25,7 @@ def command(tmp_path: Path, *arguments: str, document: str | None = None) -> sub
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
@@ -61,7 +61,7 @@ def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None
         env={"PYTHONPATH": str(ROOT / "trainer")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
         cwd=tmp_path,
     )

@@ -29,11 +29,11 @@ class BashOptions(AgentOptions):
     """Empty: no system message."""
     examples: list[dict[str, Any]] = Field(default_factory=lambda: [dict(message) for message in EXAMPLES])
     """Chat messages between the system prompt and the instruction; they cost tokens in every trial."""
-    maxTurns: int = Field(default=8, ge=1)  # noqa: N815
+    maxTurns: int = Field(default=8, ge=1)  # noqa: N815 - same
     """Model requests of one trial at most."""
-    commandTimeoutSeconds: float = Field(default=60, gt=0)  # noqa: N815
+    commandTimeoutSeconds: float = Field(default=60, gt=0)  # noqa: N815 - same
     """Of one command; it is then killed and the model sees exit code 124."""
-    observationCharacters: int = Field(default=2000, ge=100)  # noqa: N815
+    observationCharacters: int = Field(default=2000, ge=100)  # noqa: N815 - same
     """Longest output that the model is shown; the middle is cut out."""
     session_url: str = ""
     model: str = "model"

@@ -104,7 +104,7 @@ class KubernetesProvider:
     async def open(self) -> None:
         try:
             self._cluster = await Cluster.connect()
-        except Exception as error:
+        except Exception as error:  # the client has no common base for what configuration and connection may raise
             raise StartupError(
                 f"no access to a Kubernetes API server ({error}); run in a pod, set KUBECONFIG, or use --sandbox local"
             ) from error

@@ -109,6 +109,14 @@ def no_network_policy() -> dict[str, Any]:
     }
 
 
+ALONE = {
+    "restartPolicy": "Never",
+    "terminationGracePeriodSeconds": 1,
+    "automountServiceAccountToken": False,
+    "enableServiceLinks": False,
+}
+
+
 def sandbox_pod(
     *,
     name: str,
@@ -126,28 +134,10 @@ def sandbox_pod(
     No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s`
     even when every server of ours is dead.
     """
-    container = {
-        "name": "main",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": [commands.SHELL, "-c", commands.IDLE],
-        "env": [{"name": key, "value": value} for key, value in env.items()],
-        "resources": resources,
-        "securityContext": {
-            "runAsUser": 0,
-            "runAsGroup": 0,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"], "add": CAPABILITIES},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
     spec = {
-        "containers": [container],
-        "restartPolicy": "Never",
+        "containers": [_container(image, resources, env)],
+        **ALONE,
         "activeDeadlineSeconds": int(life_s),
-        "terminationGracePeriodSeconds": 1,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
         "nodeSelector": config.node_selector,
         "tolerations": config.tolerations,
         "priorityClassName": config.priority_class_name,
@@ -165,4 +155,22 @@ def sandbox_pod(
             "ownerReferences": [owner],
         },
         "spec": {key: value for key, value in spec.items() if value not in (None, {}, [])},
+    }
+
+
+def _container(image: str, resources: dict[str, dict[str, str]], env: dict[str, str]) -> dict[str, Any]:
+    return {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [commands.SHELL, "-c", commands.IDLE],
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "resources": resources,
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": CAPABILITIES},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
     }

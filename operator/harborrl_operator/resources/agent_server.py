@@ -100,6 +100,8 @@ def _flags(job: ResolvedJob) -> list[str]:
         "--sandbox-image": job.settings.sandbox_image,
         "--sandbox-config": _compact(job.sandbox),
     }
+    if server.reward_key:
+        values["--reward-key"] = server.reward_key
     return [word for flag, value in values.items() for word in (flag, str(value))]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
 from transformers.utils import logging as transformers_logging
 
 from harborrl_trainer.errors import InfrastructureError
@@ -126,14 +125,14 @@ def await_nodes(
 
 
 def _alive() -> int:
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it without types
     return sum(bool(node["Alive"]) for node in nodes)
 
 
 def start_engine(**arguments: Any) -> Any:
     """A handle of an EngineActor on a node that is not the driver's, or on that one where it is alone."""
     here = ray.get_runtime_context().get_node_id()
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it without types
     others = sorted(node["NodeID"] for node in nodes if node["Alive"] and node["NodeID"] != here)
     return _start(EngineActor, (others or [here])[0], max_concurrency=1000, **arguments)
 
@@ -177,7 +176,7 @@ def _prepare_process() -> None:
     No progress bars: Ray copies them into the driver's log, where the last line has to be a sentence for a person.
     """
     torch.set_num_threads(available_cpus())
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers leaves it without types
 
 
 def available_cpus() -> int:

@@ -37,7 +37,7 @@ def _attention(
     attention_step: AttentionStep,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    layer: int = module.layer_idx  # type: ignore[assignment]
+    layer: int = module.layer_idx  # type: ignore[assignment]  # torch types attributes as Tensor | Module
     # Rotary embeddings are float32, and so are the query and key that leave them; the cache's type is the value's.
     kind = value.dtype
     return attention_step.attend(layer, query.to(kind), key.to(kind), value, scaling), None

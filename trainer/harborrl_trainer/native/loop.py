@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harborrl_trainer.errors import InfrastructureError
+from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import IncarnationLayout
 from harborrl_trainer.native import checkpoint, metrics, records, samples
@@ -16,7 +16,7 @@ from harborrl_trainer.native.plan import plan_evaluation, plan_rollout
 from harborrl_trainer.native.policy import Interrupted
 from harborrl_trainer.native.samples import Sample
 from harborrl_trainer.prompts import Prompt
-from harborrl_trainer.rollout.groups import EveryGroupAborted, Group, keep_whole
+from harborrl_trainer.rollout.groups import EveryGroupAborted, EveryGroupHopeless, Group, keep_whole
 
 
 class Stopped(Exception):  # noqa: N818 - named after what happened
@@ -77,6 +77,10 @@ class Trainer:
     def _keep(self, groups: list[Group[Sample]]) -> list[Group[Sample]]:
         try:
             return keep_whole(groups)
+        except EveryGroupHopeless as error:
+            raise ConfigurationError(
+                f"rollout: {error}; correct the data set, the tasks volume or agentServer.agentName"
+            ) from error
         except EveryGroupAborted as error:
             raise InfrastructureError(
                 f"rollout: {error}; look at the agent server and its sandboxes, the run goes on from its checkpoint"

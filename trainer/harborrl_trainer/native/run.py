@@ -84,17 +84,8 @@ async def _run(
     model = str(start.checkpoint or job.model.path)
     renderer, stop_tokens = _tokenizer(job)
     policy, engine = _start_actors(job, start, model, compute, stop_tokens)
-    store = SessionStore(
-        renderer=renderer,
-        generate=engine.generate.remote,
-        max_seq_len=job.max_seq_len,
-        max_response=job.config.rollout_max_response_len,
-    )
-    client = AgentClient(
-        job.agent_server.url,
-        ceiling_s=job.rollout.agent_trial_timeout_seconds,
-        admin_secret=os.environ.get("HARBOR_ADMIN_SECRET"),
-    )
+    store = _store(job, renderer, engine)
+    client = _client(job)
     log = TrialLog(layout.trials / "native.jsonl")
     async with serving(build_app(store), job.ports.session) as port, _background() as background:
         places = InFlight(width_for(await _healthy(client), held=0))
@@ -107,15 +98,7 @@ async def _run(
             eval_prompts=eval_prompts,
             policy=policy,
             engine=engine,
-            collector=Collector(
-                job=job,
-                store=store,
-                client=client,
-                places=places,
-                log=log,
-                session_address=f"{job.trainer_host}:{port}",
-                clock=time.monotonic,
-            ),
+            collector=Collector(job, store, client, places, log, f"{job.trainer_host}:{port}", time.monotonic),
             stop=stop,
             trained=start.first_rollout,
             saved=start.first_rollout,
@@ -125,6 +108,23 @@ async def _run(
         finally:
             await _leave(client, store)
             log.close()
+
+
+def _store(job: JobDocument, renderer: ChatRenderer, engine: Any) -> SessionStore:
+    return SessionStore(
+        renderer=renderer,
+        generate=engine.generate.remote,
+        max_seq_len=job.max_seq_len,
+        max_response=job.config.rollout_max_response_len,
+    )
+
+
+def _client(job: JobDocument) -> AgentClient:
+    return AgentClient(
+        job.agent_server.url,
+        ceiling_s=job.rollout.agent_trial_timeout_seconds,
+        admin_secret=os.environ.get("HARBOR_ADMIN_SECRET"),
+    )
 
 
 def _prompts(source: Data, name: str) -> list[Prompt]:

@@ -26,6 +26,7 @@ type Reason = Literal[
     "LowSpace",
     "ModelIncomplete",
     "ModelNotFound",
+    "ModelNotReadable",
     "NoTasks",
     "PromptEmpty",
     "ReservedKeysStripped",

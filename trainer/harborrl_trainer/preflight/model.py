@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,24 +12,50 @@ from harborrl_trainer.preflight.findings import Finding, Outcome, refuse
 _TOKENIZERS = (("tokenizer.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"))
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
+_READ_BY_LOADERS = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
 _HEADER_LIMIT = 100_000_000
 """Bytes; the safetensors format allows no longer header."""
 
 
 def check_model(path: Path) -> Outcome:
     """Facts: `model.parameters`. Weights are measured by their headers, never loaded."""
-    if not path.is_dir():
+    try:
+        _open_all(path)
+    except (FileNotFoundError, NotADirectoryError):
         message = f"{path} is not a directory. Put the model on the models volume or correct model.path."
         return Outcome([refuse("model", "ModelNotFound", message)])
+    except PermissionError as error:
+        return Outcome([_not_readable(path, Path(error.filename))])
     weights, problem = _weight_files(path)
     problems = [_config_problem(path), _tokenizer_problem(path), problem, *map(_weight_problem, weights)]
     findings = [_incomplete(path, problem) for problem in problems if problem]
     return Outcome(findings, {"model": {"parameters": parameter_count(path)}})
 
 
+def _open_all(path: Path) -> None:
+    """Opens what a loader may read, for only that tells: modes, ACLs and the volume's server all have a say."""
+    for file in sorted(path.iterdir()):
+        if file.suffix in _READ_BY_LOADERS:
+            try:
+                os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))
+            except FileNotFoundError:
+                continue  # a dangling link: told by the check that misses the file
+
+
+def _not_readable(path: Path, denied: Path) -> Finding:
+    message = (
+        f"{denied}: permission denied for user {os.geteuid()}, group {os.getegid()}, as whom the trainer runs. "
+        f"Let others read it (chmod -R a+rX {path}) or give it to that group."
+    )
+    return refuse("model", "ModelNotReadable", message)
+
+
 def parameter_count(path: Path) -> int:
     """Parameters of the model, 0 where it cannot be told; pickled weights are taken for half precision."""
-    weights, _ = _weight_files(path)
+    try:
+        weights, _ = _weight_files(path)
+    except PermissionError:
+        return 0
     return sum(_parameters(file) for file in weights)
 
 

@@ -143,6 +143,7 @@ def parse_reply(content: bytes) -> TrialReply:
         infra_failure=body.get("infra_failure") is True,
         exception_type=str(exception) if exception else None,
         trial_name=str(body.get("trial_name") or ""),
+        message=str(body.get("message") or ""),
         phase_seconds=_numbers(_mapping(body.get("phase_seconds"))),
     )
 

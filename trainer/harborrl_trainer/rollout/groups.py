@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+from harborrl_trainer.rollout.outcomes import HOPELESS
 from harborrl_trainer.rollout.trials import Payload, TrialEnd, TrialHistory
 
 
 class EveryGroupAborted(Exception):  # noqa: N818 - named after what happened
     """Not one group of a rollout survived: collecting again would meet the same wall."""
+
+
+class EveryGroupHopeless(EveryGroupAborted):
+    """Each group has a trial whose outcome no retry heals: the data, the tasks or the agent's name are wrong."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,12 @@ def keep_whole(groups: Sequence[Group[Payload]]) -> list[Group[Payload]]:
     """The groups to train on. Raises EveryGroupAborted, with the last cause, when none is left."""
     kept = [group for group in groups if not group.aborted]
     if groups and not kept:
+        hopeless = [[end for end in group.aborted if end.outcome in HOPELESS] for group in groups]
+        if all(hopeless):
+            raise EveryGroupHopeless(
+                f"all {len(groups)} groups had a trial that cannot be run; "
+                f"last cause: {hopeless[-1][-1].verdict.cause} (instance {groups[-1].instance_id})"
+            )
         last = groups[-1].aborted[-1]
         raise EveryGroupAborted(
             f"all {len(groups)} groups had an aborted trial, each after one re-run where time allowed; "

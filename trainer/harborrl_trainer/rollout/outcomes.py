@@ -31,6 +31,9 @@ INFRASTRUCTURE = frozenset(
 HOPELESS = frozenset({"TaskNotFound", "InvalidInstanceId", "InvalidAgent"})
 """Infrastructure outcomes that a second run of the same trial cannot change."""
 
+MESSAGE_LIMIT = 300
+"""Characters of the agent server's message that go into a cause: it is repeated in the line of every trial."""
+
 
 @dataclass(frozen=True)
 class TrialReply:
@@ -44,6 +47,8 @@ class TrialReply:
     infra_failure: bool = False
     exception_type: str | None = None
     trial_name: str = ""
+    message: str = ""
+    """What broke and what to do, in the agent server's words; empty where there is nothing to say."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -100,4 +105,6 @@ def _graded(reply: TrialReply, status: Status, cause: str) -> Verdict:
 
 
 def _cause(reply: TrialReply) -> str:
-    return f"{reply.exit_status} ({reply.exception_type})" if reply.exception_type else reply.exit_status
+    cause = f"{reply.exit_status} ({reply.exception_type})" if reply.exception_type else reply.exit_status
+    message = " ".join(reply.message.split())[:MESSAGE_LIMIT]
+    return f"{cause}: {message}" if message else cause

@@ -1,0 +1,69 @@
+"""Rules about the tree itself that no linter knows."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EVERYWHERE = {".git", ".venv", ".venv-demo", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+EXEMPTION = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore(?:\[[a-z-]+\])?)(?P<rest>.*)$")
+
+
+def files(suffix: str) -> list[Path]:
+    """Of this checkout, without what is built or installed into it."""
+    found = [path for path in ROOT.rglob(f"*{suffix}") if not EVERYWHERE & set(path.relative_to(ROOT).parts)]
+    assert found
+    return sorted(found)
+
+
+def test_every_relative_link_of_the_documentation_leads_to_a_file() -> None:
+    dead = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in files(".md")
+        for target in LINK.findall(page.read_text())
+        if "://" not in target and not target.startswith(("#", "mailto:"))
+        if not (page.parent / target.partition("#")[0]).exists()
+    ]
+    assert dead == []
+
+
+def test_every_exemption_from_a_rule_says_why() -> None:
+    silent = [
+        f"{source.relative_to(ROOT)}:{number}"
+        for source in files(".py")
+        for number, line in enumerate(source.read_text().splitlines(), 1)
+        if (exemption := EXEMPTION.search(line)) and not re.search(r"[a-z]{3}", exemption["rest"])
+    ]
+    assert silent == []
+
+
+def test_modules_and_functions_stay_short_enough_to_be_read_whole() -> None:
+    long = []
+    for source in files(".py"):
+        text = source.read_text()
+        if text.count("\n") > 400:
+            long.append(str(source.relative_to(ROOT)))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > 40:
+                    long.append(f"{source.relative_to(ROOT)}: {node.name} has {lines} lines")
+    assert long == []
+
+
+@pytest.mark.parametrize("folder", ["operator", "trainer", "agent_server"])
+def test_no_source_root_shadows_a_package_of_its_name(folder: str) -> None:
+    """`operator` is in the standard library: a module beside the package would be found before it."""
+    assert [path.name for path in (ROOT / folder).glob("*.py")] == []
+
+
+def test_a_checkout_holds_no_large_file() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)  # noqa: S607 - git is found on PATH
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    names = [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+    assert [name for name in names if (ROOT / name).stat().st_size > 1_000_000] == []
