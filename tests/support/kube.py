@@ -1,128 +1,123 @@
-"""The real cluster for tests: apply, watch until something is true, and what is left of a job.
-
-Watches instead of sleeping.
-"""
-
-from __future__ import annotations
+"""Objects of the real cluster, read and watched. A test never sleeps: `until` returns with the event that made it true."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kubernetes import client, watch
-from kubernetes.dynamic import DynamicClient
-from kubernetes.dynamic.exceptions import NotFoundError
+from kubernetes import client, config, watch  # type: ignore[import-untyped]  # the package ships no types
+from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]  # same
+from kubernetes.dynamic.exceptions import ApiException, NotFoundError  # type: ignore[import-untyped]  # same
 
 Manifest = dict[str, Any]
-Manifests = list[Manifest]
-"""Named, for `Kube.list` hides the builtin from the annotations below it."""
-JOB_API = "harborrl.dev/v1alpha1"
-JOB_KIND = "HarborRLJob"
+
+JOBS, RAY_CLUSTERS = ("harborrl.dev/v1alpha1", "HarborRLJob"), ("ray.io/v1", "RayCluster")
+PODS, SERVICES, CONFIG_MAPS, EVENTS = ("v1", "Pod"), ("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Event")
+DEPLOYMENTS, REPLICA_SETS = ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet")
+
+Kind = tuple[str, str]
+"""apiVersion and kind."""
+
+RELIST_SECONDS = 10
+"""Longest life of one watch: a bound on what a connection that died silently can cost."""
 
 
 @dataclass(frozen=True)
 class Kube:
-    """One API client; methods speak in plain dictionaries."""
+    """Reads in plain dictionaries."""
 
-    api: client.ApiClient
+    dynamic: DynamicClient
 
-    @property
-    def dynamic(self) -> DynamicClient:
-        return DynamicClient(self.api)
+    @classmethod
+    def connect(cls, kubeconfig: str) -> "Kube":
+        return cls(DynamicClient(config.new_client_from_config(config_file=kubeconfig)))
 
-    def _resource(self, api_version: str, kind: str) -> Any:
-        return self.dynamic.resources.get(api_version=api_version, kind=kind)
+    def close(self) -> None:
+        api: client.ApiClient = self.dynamic.client
+        api.close()
+        api.rest_client.pool_manager.clear()
 
-    def apply(self, manifest: Manifest, namespace: str | None = None) -> Manifest:
-        """Server-side apply, as `kubectl apply --server-side` does."""
-        resource = self._resource(manifest["apiVersion"], manifest["kind"])
-        applied = resource.server_side_apply(
-            body=manifest,
-            name=manifest["metadata"]["name"],
-            namespace=namespace,
-            field_manager="tests",
-            force_conflicts=True,
-        )
-        result: Manifest = applied.to_dict()
-        return result
-
-    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Manifest | None:
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Manifest | None:
         try:
-            found: Manifest = self._resource(api_version, kind).get(name=name, namespace=namespace).to_dict()
+            found: Manifest = self._resource(kind).get(name=name, namespace=namespace).to_dict()
         except NotFoundError:
             return None
         return found
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None, selector: str = "") -> Manifests:
-        found = self._resource(api_version, kind).get(namespace=namespace, label_selector=selector)
-        items: Manifests = found.to_dict()["items"]
+    def objects(self, kind: Kind, namespace: str | None = None, selector: str = "") -> list[Manifest]:
+        items: list[Manifest] = self._listed(kind, namespace, selector)["items"]
         return items
-
-    def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> None:
-        self._resource(api_version, kind).delete(name=name, namespace=namespace)
-
-    def job(self, name: str, namespace: str) -> Manifest:
-        found = self.get(JOB_API, JOB_KIND, name, namespace)
-        assert found is not None, f"no HarborRLJob {namespace}/{name}"
-        return found
 
     def until(
         self,
-        true: Callable[[Manifests], bool],
-        api_version: str,
-        kind: str,
-        namespace: str | None,
+        true: Callable[[list[Manifest]], bool],
+        kind: Kind,
+        namespace: str | None = None,
         *,
         selector: str = "",
         timeout: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> Manifests:
-        """The listed objects as soon as `true` of them; fails with the last list after `timeout` seconds."""
-        deadline = clock() + timeout
-        resource = self._resource(api_version, kind)
+    ) -> list[Manifest]:
+        """The objects as soon as `true` of them; fails with what they were after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
         while True:
-            listed = resource.get(namespace=namespace, label_selector=selector).to_dict()
-            if true(listed["items"]):
-                items: Manifests = listed["items"]
+            listed = self._listed(kind, namespace, selector)
+            items: list[Manifest] = listed["items"]
+            if true(items):
                 return items
-            left = int(deadline - clock())
+            left = deadline - time.monotonic()
             if left <= 0:
-                message = f"after {timeout} s: {[_brief(item) for item in listed['items']]}"
-                raise AssertionError(message)
-            version = listed["metadata"]["resourceVersion"]
+                raise AssertionError(f"{kind[1]} after {timeout:.0f} s: {[brief(item) for item in items]}")
+            self._next_event(kind, namespace, selector, listed["metadata"]["resourceVersion"], left)
+
+    def _next_event(self, kind: Kind, namespace: str | None, selector: str, version: str, left: float) -> None:
+        """Returns with the first change after `version`, or when there was none for a while."""
+        try:
             for _event in watch.Watch().stream(
-                resource.get,
+                self._resource(kind).get,
                 namespace=namespace,
                 label_selector=selector,
                 resource_version=version,
-                timeout_seconds=min(left, 10),
+                timeout_seconds=max(1, min(int(left), RELIST_SECONDS)),
                 serialize=False,
             ):
-                break
+                return
+        except (ApiException, client.ApiException) as error:
+            if error.status != 410:  # the version is too old: the caller lists again
+                raise
 
-    def until_job(self, name: str, namespace: str, true: Callable[[Manifest], bool], *, timeout: float) -> Manifest:
-        """The job as soon as `true` of it."""
+    def _listed(self, kind: Kind, namespace: str | None, selector: str) -> Manifest:
+        found: Manifest = self._resource(kind).get(namespace=namespace, label_selector=selector).to_dict()
+        return found
 
-        def holds(items: Iterable[Manifest]) -> bool:
-            return any(item["metadata"]["name"] == name and true(item) for item in items)
+    def _resource(self, kind: Kind) -> Any:
+        return self.dynamic.resources.get(api_version=kind[0], kind=kind[1])
 
-        found = self.until(holds, JOB_API, JOB_KIND, namespace, timeout=timeout)
-        return next(item for item in found if item["metadata"]["name"] == name)
+
+def name_of(item: Manifest) -> str:
+    name: str = item["metadata"]["name"]
+    return name
+
+
+def labels_of(item: Manifest) -> dict[str, str]:
+    return item["metadata"].get("labels") or {}
+
+
+def is_going(item: Manifest) -> bool:
+    return "deletionTimestamp" in item["metadata"]
+
+
+def status_of(item: Manifest) -> Manifest:
+    return item.get("status") or {}
 
 
 def condition(job: Manifest, kind: str) -> Manifest:
     """The condition of that type, or one with status Unknown."""
-    listed = (job.get("status") or {}).get("conditions") or []
-    return next(
-        (c for c in listed if c["type"] == kind), {"type": kind, "status": "Unknown", "reason": "", "message": ""}
-    )
+    nothing = {"type": kind, "status": "Unknown", "reason": "", "message": ""}
+    return next((found for found in status_of(job).get("conditions") or [] if found["type"] == kind), nothing)
 
 
-def _brief(item: Manifest) -> Any:
-    status = item.get("status") or {}
-    return (
-        item["metadata"]["name"],
-        status.get("phase"),
-        [(c["type"], c["status"], c.get("reason"), c.get("message")) for c in status.get("conditions") or []],
-    )
+def brief(item: Manifest) -> tuple[str, str, list[str]]:
+    """Name, phase and what the conditions say."""
+    status = status_of(item)
+    said = [f"{c['type']}={c['status']} {c.get('reason', '')}" for c in status.get("conditions") or []]
+    return name_of(item), f"{status.get('phase')} {status.get('message', '')}", said

@@ -1,0 +1,71 @@
+"""The real cluster with the chart on it, and one namespace with the quickstart volume for all tests."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.kube import Kube
+from support.kubectl import OPERATOR, SYSTEM, Kubectl, operator_running
+from support.workspace import MARK, ROOT, Workspace
+
+TO_DO = "run `python -m demo prepare`, which starts the cluster, builds the images and installs the chart"
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Kubectl:
+    """Fails with the command to run when cluster or chart are missing."""
+    program = _program("kubectl")
+    if program is None:
+        pytest.fail(f"no kubectl here: {TO_DO}", pytrace=False)
+    kubectl = Kubectl(program, _kubeconfig())
+    found = kubectl.within(SYSTEM)("get", "crd/harborrljobs.harborrl.dev", OPERATOR, "--request-timeout=10s")
+    if found.returncode:
+        pytest.fail(f"no cluster with HarborRL on it ({found.stderr.strip()}): {TO_DO}", pytrace=False)
+    operator_running(kubectl)
+    kubectl.ok("delete", "namespace", "--selector", ",".join(f"{k}={v}" for k, v in MARK.items()), timeout=180)
+    return kubectl
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kubeconfig_for_all(kubectl: Kubectl) -> Iterator[None]:
+    """What connects by itself finds the same cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", kubectl.kubeconfig)
+        yield
+
+
+@pytest.fixture(scope="session")
+def kube(kubectl: Kubectl) -> Iterator[Kube]:
+    kube = Kube.connect(kubectl.kubeconfig)
+    yield kube
+    kube.close()
+
+
+@pytest.fixture(scope="session")
+def workspace(kubectl: Kubectl, kube: Kube) -> Iterator[Workspace]:
+    workspace = Workspace.create(kube, kubectl)
+    try:
+        workspace.fill()
+        yield workspace
+    finally:
+        workspace.remove()
+
+
+def _kubeconfig() -> str:
+    """The environment's, else the dev cluster's."""
+    if given := os.environ.get("KUBECONFIG"):
+        return given
+    command = [sys.executable, "-m", "devcluster", "kubeconfig"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603 - our own module
+
+
+def _program(name: str) -> str | None:
+    """The dev cluster's own build, else the one on PATH."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    built = Path(os.environ.get("HARBORRL_CACHE") or Path(home) / "harborrl") / "bin" / name
+    return str(built) if built.exists() else shutil.which(name)
