@@ -113,9 +113,9 @@ def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
 
 
 def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
-    prompts = job.raw.integer("rollout_batch_size") or job.config["rolloutBatchSize"]
-    samples = job.raw.integer("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
-    batch = job.raw.integer("global_batch_size") or job.config["globalBatchSize"]
+    prompts = job.raw.counts.get("rollout_batch_size") or job.config["rolloutBatchSize"]
+    samples = job.raw.counts.get("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
+    batch = job.raw.counts.get("global_batch_size") or job.config["globalBatchSize"]
     # A preset may set any of the three that the user left out, and only the trainer knows it.
     if job.spec.trainer.preset or prompts * samples % batch == 0:
         return None
@@ -239,9 +239,9 @@ def first_objection(job: ResolvedJob, observed: Observed) -> Verdict | None:
 
 def burst_notice(job: ResolvedJob) -> Verdict | None:
     """I2's second half: bursts above the slots wait with no clock running; said, never refused."""
-    samples = job.raw.integer("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
-    prompts = job.raw.integer("rollout_batch_size") or job.config["rolloutBatchSize"]
-    over = job.raw.integer("over_sampling_batch_size")
+    samples = job.raw.counts.get("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
+    prompts = job.raw.counts.get("rollout_batch_size") or job.config["rolloutBatchSize"]
+    over = job.raw.counts.get("over_sampling_batch_size")
     if job.spec.trainer.mode == "async" or over is None:
         return None
     burst = (prompts - 1 + over) * samples

@@ -147,6 +147,35 @@ def test_the_smallest_value_that_passes_passes(changes: dict[str, Any]) -> None:
     assert decide(hrl.job(changes), hrl.world()).status.phase != "Refused"
 
 
+@pytest.mark.parametrize(
+    ("field", "text", "says"),
+    [
+        ("extraArgs", "--over-sampling-batch-size many", "over_sampling_batch_size must be an integer"),
+        ("extraArgs", "--rollout-batch-size -8", "it is '-8'"),
+        ("extraArgs", "--n-samples-per-prompt 0", "it is '0'"),
+        ("extraArgs", "--lr 'open", "trainer.extraArgs"),
+        ("customConfigYaml", "rollout_batch_size: .inf", "it is inf"),
+        ("customConfigYaml", "rollout_batch_size: 0x" + "f" * 9000, "it is a int"),
+        ("customConfigYaml", "rollout_batch_size: &a [*a]", "it is a list"),
+        ("customConfigYaml", "rollout_batch_size: 8.5", "it is 8.5"),
+        ("customConfigYaml", "when: 2001-99-99", "trainer.customConfigYaml: month must be in 1..12"),
+        ("customConfigYaml", "[" * 5000, "nested too deeply"),
+        ("customConfigYaml", "- a", "must be a mapping"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_raw_text_that_cannot_be_read_is_refused_by_name(field: str, text: str, says: str) -> None:
+    decided = decide(hrl.job({f"trainer.{field}": text}), hrl.world())
+    assert condition(decided, "Admitted") == ("False", "InvalidArguments")
+    assert says in message(decided, "Admitted")
+
+
+@pytest.mark.parametrize("flag", ["--save", "--dump-det=/x", "--loa", "--actor_num_nodes", "--router-external-hos h"])
+def test_a_reserved_flag_is_refused_however_it_is_spelt(flag: str) -> None:
+    decided = decide(hrl.job({"trainer.recipeArgs": flag}), hrl.world())
+    assert condition(decided, "Admitted") == ("False", "ReservedArgument")
+
+
 def test_a_missing_or_unlabelled_sandbox_namespace_is_refused() -> None:
     for namespace in (None, {"metadata": {"name": "kube-system", "labels": {}}}):
         decided = decide(hrl.job(), hrl.world(sandbox_namespace=namespace))
