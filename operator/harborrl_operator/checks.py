@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import LABEL_SANDBOXES, Reason
+from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
+
+LAST_PORT = 65535
 
 Check = Callable[[ResolvedJob, Observed], Verdict | None]
 
@@ -126,6 +128,35 @@ def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
     )
 
 
+def ports_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Two servers on one port of a pod: the second one cannot start, and its Service is refused."""
+    ports, dashboard = job.spec.trainer.ports, job.spec.agent_server.dashboard_port
+    sessions = range(ports.session, ports.session + ports.session_count)
+    if sessions[-1] > LAST_PORT:
+        return Verdict(
+            Reason.PORT_CONFLICT,
+            f"{ports.session_count} session servers from trainer.ports.session {ports.session} on go beyond port"
+            f" {LAST_PORT}. Begin lower.",
+        )
+    taken = [port for port in (*sessions, ports.router) if port in RAY_PORTS]
+    if taken:
+        return Verdict(
+            Reason.PORT_CONFLICT, f"trainer.ports: {taken[0]} is Ray's own port in the head pod. Choose another."
+        )
+    if ports.router in sessions:
+        return Verdict(
+            Reason.PORT_CONFLICT,
+            f"trainer.ports.router {ports.router} is one of the session servers' ports {sessions[0]} to"
+            f" {sessions[-1]}. Choose another.",
+        )
+    if dashboard == AGENT_PORT and not job.spec.agent_server.url:
+        return Verdict(
+            Reason.PORT_CONFLICT,
+            f"agentServer.dashboardPort {dashboard} is the port of the agent server itself. Choose another.",
+        )
+    return None
+
+
 def start_is_whole(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I11: without gang scheduling some pods hold their GPUs while others wait."""
     spec = job.spec
@@ -224,6 +255,7 @@ CHECKS: Sequence[Check] = (
     sandbox_outlives_trial,
     engine_fits_hardware,
     batch_divides,
+    ports_are_free,
     start_is_whole,
     backend_is_supported,
     sandbox_namespace_is_open,

@@ -31,7 +31,8 @@ def _convert(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
     node = _unwrap(node, definitions)
     types = sorted(option.get("type", "") for option in node.get("anyOf", ()))
     if types == ["integer", "string"]:
-        return {"x-kubernetes-int-or-string": True, **_described(node)}
+        patterns = {"pattern": option["pattern"] for option in node["anyOf"] if "pattern" in option}
+        return {"x-kubernetes-int-or-string": True, **patterns, **_described(node)}
     out = {key: node[key] for key in _KEPT if key in node}
     if "description" in out:
         out["description"] = " ".join(out["description"].split())

@@ -116,6 +116,29 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
+REFUSALS += [
+    (
+        "a router on a session server's port",
+        {"trainer.ports": {"session": 30998, "sessionCount": 4}},
+        "PortConflict",
+        "router 31000 is one of the session servers' ports 30998 to 31001",
+    ),
+    (
+        "a session server beyond the last port",
+        {"trainer.ports": {"session": 65535, "sessionCount": 2}},
+        "PortConflict",
+        "beyond port 65535",
+    ),
+    ("a router on Ray's dashboard", {"trainer.ports": {"router": 8265}}, "PortConflict", "8265 is Ray's own"),
+    (
+        "a dashboard on the agent server's port",
+        {"agentServer.dashboardPort": 30000},
+        "PortConflict",
+        "the port of the agent server itself",
+    ),
+]
+
+
 @pytest.mark.parametrize(("changes", "reason", "says"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
 def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
     decided = decide(hrl.job(changes), hrl.world(deployment=hrl.deployment()))
