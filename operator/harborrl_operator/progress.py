@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from harborrl_operator.clock import from_text, seconds_since
+from harborrl_operator.clock import from_text, seconds_since, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
 from harborrl_operator.models import JobSpec
@@ -70,10 +70,10 @@ def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) 
     threshold = max(spec.progress.stall_factor * median, ceiling) + STALL_MARGIN_SECONDS
     last_dump = progress.rollout.last_dump_time if progress.rollout else None
     moved = max(from_text(running_since), from_text(last_dump)) if last_dump else from_text(running_since)
-    silence = (now - moved).total_seconds()
-    if silence <= threshold:
+    if (now - moved).total_seconds() <= threshold:
         return None
-    waited = f"No rollout was collected for {silence:.0f} s (median {median:.0f} s, limit {threshold:.0f} s)"
+    # Since when, not for how long: a message that changes by the clock would be written, seen and written again.
+    waited = f"No rollout was collected since {to_text(moved)} (median {median:.0f} s, limit {threshold:.0f} s)"
     if progress.in_flight:
         return Verdict(
             Reason.AGENT_SERVER_BUSY,

@@ -276,6 +276,9 @@ class TestAStall:
     def test_tells_slow_trials_from_a_dead_run(self) -> None:
         assert condition(self.after(1000, in_flight=8), "Stalled") == ("True", "AgentServerBusy")
 
+    def test_says_since_when_so_that_a_later_pass_has_nothing_to_write(self) -> None:
+        assert self.after(1000).status.message == self.after(1030).status.message
+
     def test_restarts_the_attempt_when_the_job_wants_it(self) -> None:
         assert self.after(1000, {"progress.onStall": "Restart"}).status.attempt == 2
 
@@ -288,6 +291,7 @@ def test_a_cluster_that_never_runs_fails_at_the_start_deadline_with_its_obstacle
     decided = decide(then(job, decide(job, seen)), seen, after=301)
     assert condition(decided, "Failed") == ("True", "StartDeadlineExceeded")
     assert "no GPU" in message(decided, "Failed")
+    assert decided.apply == ()  # not even the agent server, which the same pass deletes
 
 
 def test_the_active_deadline_ends_a_running_job() -> None:
