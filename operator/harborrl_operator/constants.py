@@ -140,6 +140,7 @@ class Reason(StrEnum):
     WAITING_FOR_FIRST_ROLLOUT = "WaitingForFirstRollout"
     NOT_RUNNING = "NotRunning"
     NO_PROGRESS = "NoProgress"
+    PROGRESS_UNREADABLE = "ProgressUnreadable"
     AGENT_SERVER_BUSY = "AgentServerBusy"
     MOVING = "Moving"
     CAPACITY_TIGHT = "CapacityTight"

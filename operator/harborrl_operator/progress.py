@@ -1,15 +1,15 @@
 """The supervisor's report (tests/contract/progress.json) -> status, verdict and stall."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import ValidationError
 
 from harborrl_operator.clock import from_text, seconds_since, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
 from harborrl_operator.models import JobSpec
-from harborrl_operator.models.status import CheckpointStatus, EvalStatus, RolloutStatus
+from harborrl_operator.models.status import CheckpointStatus, EvalStatus, RolloutStatus, StatusModel
 
 STALL_MARGIN_SECONDS = 60
 
@@ -17,50 +17,60 @@ FailureClass = Literal["configuration", "infrastructure", "application", "storag
 _CLASSES: tuple[FailureClass, ...] = ("configuration", "infrastructure", "application", "storage")
 
 
-@dataclass(frozen=True)
-class Progress:
+class UnreadableProgressError(ValueError):
+    """The ConfigMap holds no progress document; the supervisor's next write replaces it."""
+
+
+class _Driver(StatusModel):
+    submission_id: str = ""
+    state: str
+    message: str | None = None
+    failure_class: str | None = None
+
+
+class _Server(StatusModel):
+    capacity: int | None = None
+    in_flight: int | None = None
+
+
+class Progress(StatusModel):
     """One report, typed."""
 
     attempt: int
     incarnation: int
-    submission_id: str
-    driver_state: str
-    driver_message: str
-    failure_class: FailureClass
-    rollout: RolloutStatus | None
-    evaluation: EvalStatus | None
-    checkpoint: CheckpointStatus | None
-    capacity: int | None
-    in_flight: int | None
+    driver: _Driver
+    rollout: RolloutStatus | None = None
+    eval: EvalStatus | None = None
+    checkpoint: CheckpointStatus | None = None
+    agent_server: _Server | None = None
+
+    @property
+    def driver_message(self) -> str:
+        return self.driver.message or ""
+
+    @property
+    def failure_class(self) -> FailureClass:
+        """An unknown one counts as the application's."""
+        return next((known for known in _CLASSES if known == self.driver.failure_class), "application")
+
+    @property
+    def in_flight(self) -> int | None:
+        return self.agent_server.in_flight if self.agent_server else None
 
     @property
     def step(self) -> str:
         return f"{self.rollout.trained}/{self.rollout.total}" if self.rollout else ""
 
 
-def read_progress(document: Mapping[str, Any] | None) -> Progress | None:
-    """None while the supervisor has written nothing. An unknown failure class counts as the application's."""
-    if not document:
+def read_progress(text: str | None) -> Progress | None:
+    """None while the supervisor has written nothing; raises UnreadableProgressError naming each wrong field."""
+    if not text:
         return None
-    driver, server = document["driver"], document.get("agentServer") or {}
-    failure = driver.get("failureClass")
-    return Progress(
-        attempt=document["attempt"],
-        incarnation=document["incarnation"],
-        submission_id=driver["submissionId"],
-        driver_state=driver["state"],
-        driver_message=driver.get("message") or "",
-        failure_class=failure if failure in _CLASSES else "application",
-        rollout=_optional(RolloutStatus, document.get("rollout")),
-        evaluation=_optional(EvalStatus, document.get("eval")),
-        checkpoint=_optional(CheckpointStatus, document.get("checkpoint")),
-        capacity=server.get("capacity"),
-        in_flight=server.get("inFlight"),
-    )
-
-
-def _optional[M: (RolloutStatus, EvalStatus, CheckpointStatus)](model: type[M], value: Any) -> M | None:
-    return model.model_validate(value) if value else None
+    try:
+        return Progress.model_validate_json(text)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise UnreadableProgressError(faults) from None
 
 
 def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) -> Verdict | None:
