@@ -1,5 +1,6 @@
 """Raw engine flags and YAML, read as far as admission depends on them."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ RESERVED = frozenset(
 )
 """Flags that the operator decides: storage, ports, hosts and shape."""
 
+LARGEST = 1_000_000_000
+"""Far above any count that an engine takes, and small enough for every sum and product of counts."""
+
 
 class InvalidArgumentsError(ValueError):
     """Raw flags or YAML that cannot be read; the message names the field."""
@@ -36,23 +40,26 @@ def parse_flags(text: str) -> list[str]:
     return shlex.split("\n".join(line for line in lines if line))
 
 
+COUNTS = (
+    "rollout_batch_size",
+    "n_samples_per_prompt",
+    "global_batch_size",
+    "over_sampling_batch_size",
+    "async_max_concurrent_samples",
+)
+"""Arguments on which admission depends; all are read at once, so that nothing unreadable is met later in a pass."""
+
+
 @dataclass(frozen=True)
 class RawArguments:
-    """Values of the raw layers by argument name in snake_case, strongest layer wins; None for a bare flag."""
+    """What the raw layers say, the strongest layer wins."""
 
     values: Mapping[str, Any]
+    """By argument name in snake_case; None for a bare flag."""
+    counts: Mapping[str, int]
+    """Those of COUNTS that are set."""
     reserved: tuple[str, ...]
     """Reserved flags that the user wrote, as `field: flag`."""
-
-    def integer(self, name: str) -> int | None:
-        """The value as an integer, or None when it is not set; raises InvalidArgumentsError when it is no integer."""
-        value = self.values.get(name)
-        if value is None:
-            return None
-        try:
-            return int(value)
-        except (TypeError, ValueError):
-            raise InvalidArgumentsError(f"{name} must be an integer, it is {value!r}") from None
 
 
 def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
@@ -66,13 +73,29 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
             raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
         for flag, value in _pairs(words):
             values[_snake(flag)] = value
-            if flag in RESERVED:
+            if _is_reserved(flag):
                 reserved.append(f"trainer.{field}: {flag}")
     for key, value in _mapping(trainer.custom_config_yaml).items():
         values[_snake(str(key))] = value
-        if f"--{_snake(str(key)).replace('_', '-')}" in RESERVED:
+        if _is_reserved(str(key)):
             reserved.append(f"trainer.customConfigYaml: {key}")
-    return RawArguments(values=values, reserved=tuple(reserved))
+    counts = {name: _count(name, values[name]) for name in COUNTS if values.get(name) is not None}
+    return RawArguments(values=values, counts=counts, reserved=tuple(reserved))
+
+
+def _count(name: str, value: Any) -> int:
+    """Digits alone, at most ten: YAML also yields infinities, booleans and numbers that are too long to print."""
+    count = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,10}", value) else value
+    if type(count) is int and 1 <= count <= LARGEST:
+        return count
+    said = repr(value)[:80] if isinstance(value, str | float | bool) else f"a {type(value).__name__}"
+    raise InvalidArgumentsError(f"{name} must be an integer from 1 to {LARGEST}, it is {said}")
+
+
+def _is_reserved(flag: str) -> bool:
+    """Also when it is abbreviated: argparse takes any unique beginning of a flag's name."""
+    name = f"--{_snake(flag).replace('_', '-')}"
+    return len(name) > len("--") and any(reserved.startswith(name) for reserved in RESERVED)
 
 
 def _snake(flag: str) -> str:
@@ -94,8 +117,10 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, str | None]]:
 def _mapping(text: str) -> Mapping[str, Any]:
     try:
         loaded = yaml.safe_load(text) if text.strip() else {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date such as 2001-99-99 is a ValueError
         raise InvalidArgumentsError(f"trainer.customConfigYaml: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InvalidArgumentsError("trainer.customConfigYaml is nested too deeply") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):

@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import LABEL_SANDBOXES, Reason
+from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
+
+LAST_PORT = 65535
 
 Check = Callable[[ResolvedJob, Observed], Verdict | None]
 
@@ -113,9 +115,9 @@ def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
 
 
 def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
-    prompts = job.raw.integer("rollout_batch_size") or job.config["rolloutBatchSize"]
-    samples = job.raw.integer("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
-    batch = job.raw.integer("global_batch_size") or job.config["globalBatchSize"]
+    prompts = job.raw.counts.get("rollout_batch_size") or job.config["rolloutBatchSize"]
+    samples = job.raw.counts.get("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
+    batch = job.raw.counts.get("global_batch_size") or job.config["globalBatchSize"]
     # A preset may set any of the three that the user left out, and only the trainer knows it.
     if job.spec.trainer.preset or prompts * samples % batch == 0:
         return None
@@ -124,6 +126,35 @@ def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
         f"A rollout yields {prompts} x {samples} = {prompts * samples} samples, which is no multiple of"
         f" globalBatchSize {batch}. Set trainer.config.globalBatchSize to {prompts * samples} or a divisor of it.",
     )
+
+
+def ports_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Two servers on one port of a pod: the second one cannot start, and its Service is refused."""
+    ports, dashboard = job.spec.trainer.ports, job.spec.agent_server.dashboard_port
+    sessions = range(ports.session, ports.session + ports.session_count)
+    if sessions[-1] > LAST_PORT:
+        return Verdict(
+            Reason.PORT_CONFLICT,
+            f"{ports.session_count} session servers from trainer.ports.session {ports.session} on go beyond port"
+            f" {LAST_PORT}. Begin lower.",
+        )
+    taken = [port for port in (*sessions, ports.router) if port in RAY_PORTS]
+    if taken:
+        return Verdict(
+            Reason.PORT_CONFLICT, f"trainer.ports: {taken[0]} is Ray's own port in the head pod. Choose another."
+        )
+    if ports.router in sessions:
+        return Verdict(
+            Reason.PORT_CONFLICT,
+            f"trainer.ports.router {ports.router} is one of the session servers' ports {sessions[0]} to"
+            f" {sessions[-1]}. Choose another.",
+        )
+    if dashboard == AGENT_PORT and not job.spec.agent_server.url:
+        return Verdict(
+            Reason.PORT_CONFLICT,
+            f"agentServer.dashboardPort {dashboard} is the port of the agent server itself. Choose another.",
+        )
+    return None
 
 
 def start_is_whole(job: ResolvedJob, _: Observed) -> Verdict | None:
@@ -224,6 +255,7 @@ CHECKS: Sequence[Check] = (
     sandbox_outlives_trial,
     engine_fits_hardware,
     batch_divides,
+    ports_are_free,
     start_is_whole,
     backend_is_supported,
     sandbox_namespace_is_open,
@@ -239,9 +271,9 @@ def first_objection(job: ResolvedJob, observed: Observed) -> Verdict | None:
 
 def burst_notice(job: ResolvedJob) -> Verdict | None:
     """I2's second half: bursts above the slots wait with no clock running; said, never refused."""
-    samples = job.raw.integer("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
-    prompts = job.raw.integer("rollout_batch_size") or job.config["rolloutBatchSize"]
-    over = job.raw.integer("over_sampling_batch_size")
+    samples = job.raw.counts.get("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
+    prompts = job.raw.counts.get("rollout_batch_size") or job.config["rolloutBatchSize"]
+    over = job.raw.counts.get("over_sampling_batch_size")
     if job.spec.trainer.mode == "async" or over is None:
         return None
     burst = (prompts - 1 + over) * samples

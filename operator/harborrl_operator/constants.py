@@ -32,6 +32,9 @@ JOB_FILE = "/etc/harborrl/job.json"
 RUN_DIR = "/run/harborrl"
 """emptyDir shared by the head's Ray container and its supervisor: `terminating` and `released` (docs/contracts.md)."""
 AGENT_PORT = 30000
+GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT = 6379, 8265, 52365
+RAY_PORTS = frozenset({GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT})
+"""Ports of Ray in every head pod."""
 
 
 class Role(StrEnum):
@@ -91,6 +94,7 @@ class Reason(StrEnum):
     PARTIAL_START_NOT_ALLOWED = "PartialStartNotAllowed"
     ENGINE_MISMATCH = "EngineMismatch"
     BATCH_MISMATCH = "BatchMismatch"
+    PORT_CONFLICT = "PortConflict"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     CLAIM_NOT_SHARED = "ClaimNotShared"
     # Admitted: preflight's findings, in the trainer's words (docs/contracts.md)
@@ -137,6 +141,7 @@ class Reason(StrEnum):
     WAITING_FOR_FIRST_ROLLOUT = "WaitingForFirstRollout"
     NOT_RUNNING = "NotRunning"
     NO_PROGRESS = "NoProgress"
+    PROGRESS_UNREADABLE = "ProgressUnreadable"
     AGENT_SERVER_BUSY = "AgentServerBusy"
     MOVING = "Moving"
     CAPACITY_TIGHT = "CapacityTight"

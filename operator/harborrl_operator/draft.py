@@ -160,6 +160,7 @@ class Draft:
 
     def finish(self, verdict: Verdict, *, succeeded: bool) -> Plan:
         """The end, for good: release, and say in every condition how it ended."""
+        self._apply.clear()  # what an earlier step of this pass wanted, the end does not
         self.release()
         word = "Succeeded" if succeeded else "Failed"
         self.fields.update(finished_at=self.text_now, retry_at=None, starting_since=None)

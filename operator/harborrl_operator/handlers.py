@@ -7,12 +7,15 @@ from typing import Any
 import kopf
 
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.constants import GROUP, LABEL_JOB, LABEL_JOB_NAMESPACE, PLURAL, VERSION
+from harborrl_operator.constants import GROUP, LABEL_JOB, LABEL_JOB_NAMESPACE, LABEL_ROLE, PLURAL, VERSION, Role
 from harborrl_operator.liveness import HEARTBEAT
 from harborrl_operator.models import Settings
 from harborrl_operator.runtime import Runtime
 
 _OURS = {LABEL_JOB: kopf.PRESENT}
+
+_NO_CHILDREN = (Role.SANDBOX, Role.ANCHOR)
+"""Made by agent servers in their hundreds: no decision looks at them, so none of them may ask for a pass."""
 
 
 @kopf.on.startup()
@@ -48,5 +51,5 @@ async def child_changed(name: str | None, labels: kopf.Labels, memo: kopf.Memo, 
         memo.runtime.liveness.seen()
         return
     job, namespace = labels.get(LABEL_JOB), labels.get(LABEL_JOB_NAMESPACE)
-    if job and namespace:
+    if job and namespace and labels.get(LABEL_ROLE) not in _NO_CHILDREN:
         memo.runtime.queue.add((namespace, job))

@@ -1,10 +1,8 @@
 """Reads everything a decision may look at, live, into one frozen value."""
 
 import asyncio
-import json
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
@@ -21,14 +19,19 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB_UID}={job.uid}"
     sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    pods, rays, deployment, progress, sandboxes = await asyncio.gather(
+    pods, rays, deployment, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.get("Deployment", namespace, names.agent),
-        cluster.get("ConfigMap", namespace, names.progress),
         cluster.get("Namespace", None, sandbox_namespace),
     )
-    claims, resume_path = await asyncio.gather(_claims(cluster, job, settings), _resume_path(cluster, job))
+    # After the pods: a head pod that is seen to be gone has written its last word before.
+    progress, claims, resume_path = await asyncio.gather(
+        cluster.get("ConfigMap", namespace, names.progress),
+        _claims(cluster, job, settings),
+        _resume_path(cluster, job),
+    )
+    report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
     return Observed(
         deployment=_ours(deployment, job),
@@ -36,8 +39,8 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         preflight_pod=preflights[0] if preflights else None,
         ray_clusters={name_of(ray): ray for ray in rays},
         trainer_pods=_of_role(pods, Role.TRAINER),
-        progress=_document(_ours(progress, job)),
-        progress_exists=_ours(progress, job) is not None,
+        progress=(report.get("data") or {}).get("progress") if report else None,
+        progress_exists=report is not None,
         claims=claims,
         sandbox_namespace=sandboxes,
         resume_path=resume_path,
@@ -54,11 +57,6 @@ def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
 def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:
     """An object of the same name that belongs to a deleted job of that name is not ours."""
     return thing if thing is not None and labels(thing).get(LABEL_JOB_UID) == job.uid else None
-
-
-def _document(progress: Object | None) -> dict[str, Any] | None:
-    text = (progress or {}).get("data", {}).get("progress") if progress else None
-    return dict(json.loads(text)) if text else None
 
 
 async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Object | None]:

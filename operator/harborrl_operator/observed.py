@@ -21,8 +21,8 @@ class Observed:
     """By name."""
     trainer_pods: tuple[Object, ...] = ()
     """Of every attempt, terminating ones included."""
-    progress: Mapping[str, Any] | None = None
-    """The supervisor's progress document (docs/contracts.md), None while there is none."""
+    progress: str | None = None
+    """The supervisor's progress document (docs/contracts.md) as it was written, None while there is none."""
     progress_exists: bool = False
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""

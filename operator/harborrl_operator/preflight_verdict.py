@@ -1,14 +1,28 @@
 """What a preflight pod found: its termination message is tests/contract/preflight.json."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
+from harborrl_operator.models.status import StatusModel
 from harborrl_operator.observed import Object, container_statuses, pod_phase
 from harborrl_operator.problems import last_words
+
+
+class _Finding(StatusModel):
+    severity: str
+    reason: str
+    message: str
+
+
+class _Result(StatusModel):
+    schema_version: int
+    ok: bool
+    findings: list[_Finding]
 
 
 @dataclass(frozen=True)
@@ -34,25 +48,23 @@ def read_outcome(pod: Object) -> PreflightOutcome | None:
     if result is None or ended.get("exitCode") not in (0, 1):
         said = last_words(pod) or "it ended without a result"
         return PreflightOutcome(Verdict(Reason.PREFLIGHT_CRASHED, f"Preflight ended unexpectedly: {said}"), finished_at)
-    findings = result.get("findings", [])
-    warned = [finding for finding in findings if finding.get("severity") == "warn"]
-    tight = " ".join(str(finding["message"]) for finding in warned if finding.get("reason") == Reason.CAPACITY_TIGHT)
-    notes = tuple(str(finding["message"]) for finding in warned if finding.get("reason") != Reason.CAPACITY_TIGHT)
-    refusals = [finding for finding in findings if finding.get("severity") == "refuse"]
-    if result.get("ok") and not refusals:
+    warned = [finding for finding in result.findings if finding.severity == "warn"]
+    tight = " ".join(finding.message for finding in warned if finding.reason == Reason.CAPACITY_TIGHT)
+    notes = tuple(finding.message for finding in warned if finding.reason != Reason.CAPACITY_TIGHT)
+    refusals = [finding for finding in result.findings if finding.severity == "refuse"]
+    if result.ok and not refusals:
         return PreflightOutcome(None, finished_at, tight, notes)
     return PreflightOutcome(_refusal(refusals), finished_at, tight, notes)
 
 
-def _refusal(findings: list[Mapping[str, Any]]) -> Verdict:
+def _refusal(findings: list[_Finding]) -> Verdict:
     if not findings:
         return Verdict(Reason.PREFLIGHT_REFUSED, "Preflight refused the job without saying why.")
     first, more = findings[0], len(findings) - 1
-    known = first.get("reason") in set(Reason)
-    reason = Reason(first["reason"]) if known else Reason.PREFLIGHT_REFUSED
-    rest = f" And {more} more: {', '.join(str(finding.get('reason')) for finding in findings[1:])}." if more else ""
-    said = str(first.get("message", ""))
-    return Verdict(reason, (said if known else f"{first.get('reason')}: {said}") + rest)
+    known = first.reason in set(Reason)
+    reason = Reason(first.reason) if known else Reason.PREFLIGHT_REFUSED
+    rest = f" And {more} more: {', '.join(finding.reason for finding in findings[1:])}." if more else ""
+    return Verdict(reason, (first.message if known else f"{first.reason}: {first.message}") + rest)
 
 
 def _terminated(pod: Object) -> Mapping[str, Any]:
@@ -63,9 +75,9 @@ def _terminated(pod: Object) -> Mapping[str, Any]:
     return {}
 
 
-def _parse(message: str) -> Mapping[str, Any] | None:
+def _parse(message: str) -> _Result | None:
+    """None for anything else, such as the log tail of a crash, which may be JSON of another kind."""
     try:
-        result = json.loads(message)
-    except ValueError:
-        return None  # a crash's log tail, which the caller shows
-    return result if isinstance(result, Mapping) else None
+        return _Result.model_validate_json(message)
+    except ValidationError:
+        return None

@@ -1,15 +1,15 @@
 """The supervisor's report (tests/contract/progress.json) -> status, verdict and stall."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from harborrl_operator.clock import from_text, seconds_since
+from pydantic import ValidationError
+
+from harborrl_operator.clock import from_text, seconds_since, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
 from harborrl_operator.models import JobSpec
-from harborrl_operator.models.status import CheckpointStatus, EvalStatus, RolloutStatus
+from harborrl_operator.models.status import CheckpointStatus, EvalStatus, RolloutStatus, StatusModel
 
 STALL_MARGIN_SECONDS = 60
 
@@ -17,53 +17,65 @@ FailureClass = Literal["configuration", "infrastructure", "application", "storag
 _CLASSES: tuple[FailureClass, ...] = ("configuration", "infrastructure", "application", "storage")
 
 
-@dataclass(frozen=True)
-class Progress:
+class UnreadableProgressError(ValueError):
+    """The ConfigMap holds no progress document; the supervisor's next write replaces it."""
+
+
+class _Driver(StatusModel):
+    submission_id: str = ""
+    state: str
+    message: str | None = None
+    failure_class: str | None = None
+
+
+class _Server(StatusModel):
+    capacity: int | None = None
+    in_flight: int | None = None
+
+
+class Progress(StatusModel):
     """One report, typed."""
 
+    uid: str
     attempt: int
     incarnation: int
-    submission_id: str
-    driver_state: str
-    driver_message: str
-    failure_class: FailureClass
-    rollout: RolloutStatus | None
-    evaluation: EvalStatus | None
-    checkpoint: CheckpointStatus | None
-    capacity: int | None
-    in_flight: int | None
+    driver: _Driver
+    rollout: RolloutStatus | None = None
+    eval: EvalStatus | None = None
+    checkpoint: CheckpointStatus | None = None
+    agent_server: _Server | None = None
+
+    @property
+    def driver_message(self) -> str:
+        return self.driver.message or ""
+
+    @property
+    def failure_class(self) -> FailureClass:
+        """An unknown one counts as the application's."""
+        return next((known for known in _CLASSES if known == self.driver.failure_class), "application")
+
+    @property
+    def in_flight(self) -> int | None:
+        return self.agent_server.in_flight if self.agent_server else None
 
     @property
     def step(self) -> str:
         return f"{self.rollout.trained}/{self.rollout.total}" if self.rollout else ""
 
 
-def read_progress(document: Mapping[str, Any] | None, uid: str) -> Progress | None:
-    """None while this run's supervisor has written nothing. An unknown failure class counts as the application's.
+def read_progress(text: str | None, uid: str) -> Progress | None:
+    """None while this run's supervisor has written nothing; raises UnreadableProgressError naming each wrong field.
 
-    A job that was deleted and applied again keeps its names, and the ConfigMap may still hold the former run's report.
+    A job that was deleted and applied again keeps its names: the ConfigMap may still hold the former run's report.
     """
-    if not document or document.get("uid") != uid:
+    if not text:
         return None
-    driver, server = document["driver"], document.get("agentServer") or {}
-    failure = driver.get("failureClass")
-    return Progress(
-        attempt=document["attempt"],
-        incarnation=document["incarnation"],
-        submission_id=driver["submissionId"],
-        driver_state=driver["state"],
-        driver_message=driver.get("message") or "",
-        failure_class=failure if failure in _CLASSES else "application",
-        rollout=_optional(RolloutStatus, document.get("rollout")),
-        evaluation=_optional(EvalStatus, document.get("eval")),
-        checkpoint=_optional(CheckpointStatus, document.get("checkpoint")),
-        capacity=server.get("capacity"),
-        in_flight=server.get("inFlight"),
-    )
-
-
-def _optional[M: (RolloutStatus, EvalStatus, CheckpointStatus)](model: type[M], value: Any) -> M | None:
-    return model.model_validate(value) if value else None
+    try:
+        progress = Progress.model_validate_json(text)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise UnreadableProgressError(faults) from None
+    return progress if progress.uid == uid else None
 
 
 def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) -> Verdict | None:
@@ -73,10 +85,10 @@ def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) 
     threshold = max(spec.progress.stall_factor * median, ceiling) + STALL_MARGIN_SECONDS
     last_dump = progress.rollout.last_dump_time if progress.rollout else None
     moved = max(from_text(running_since), from_text(last_dump)) if last_dump else from_text(running_since)
-    silence = (now - moved).total_seconds()
-    if silence <= threshold:
+    if (now - moved).total_seconds() <= threshold:
         return None
-    waited = f"No rollout was collected for {silence:.0f} s (median {median:.0f} s, limit {threshold:.0f} s)"
+    # Since when, not for how long: a message that changes by the clock would be written, seen and written again.
+    waited = f"No rollout was collected since {to_text(moved)} (median {median:.0f} s, limit {threshold:.0f} s)"
     if progress.in_flight:
         return Verdict(
             Reason.AGENT_SERVER_BUSY,

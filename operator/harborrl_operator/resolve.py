@@ -194,10 +194,10 @@ def _config(spec: JobSpec, adjustments: list[Adjustment]) -> dict[str, Any]:
 
 
 def _in_flight(spec: JobSpec, config: Mapping[str, Any], raw: RawArguments) -> int:
-    prompts = raw.integer("rollout_batch_size") or int(config["rolloutBatchSize"])
-    samples = raw.integer("n_samples_per_prompt") or int(config["nSamplesPerPrompt"])
+    prompts = raw.counts.get("rollout_batch_size") or int(config["rolloutBatchSize"])
+    samples = raw.counts.get("n_samples_per_prompt") or int(config["nSamplesPerPrompt"])
     if spec.trainer.mode == "async":
-        return raw.integer("async_max_concurrent_samples") or prompts * samples
+        return raw.counts.get("async_max_concurrent_samples") or prompts * samples
     return prompts * samples
 
 

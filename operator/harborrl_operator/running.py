@@ -7,13 +7,16 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.models.status import AgentServerStatus
 from harborrl_operator.observed import Object, condition_of, head_pod, is_terminating, labels, name_of, pod_phase
 from harborrl_operator.problems import first_pod_problem, last_words, ray_cluster_problem
-from harborrl_operator.progress import Progress, read_progress, stall
+from harborrl_operator.progress import Progress, UnreadableProgressError, read_progress, stall
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
 
 
 def current_progress(draft: Draft) -> Progress | None:
-    """The report of the current attempt, None before its supervisor wrote one."""
-    progress = read_progress(draft.observed.progress, draft.job.uid)
+    """The report of the current attempt, None before its supervisor wrote one that can be read."""
+    try:
+        progress = read_progress(draft.observed.progress, draft.job.uid)
+    except UnreadableProgressError:
+        return None  # `_unreadable` says so
     return progress if progress is not None and progress.attempt == draft.attempt else None
 
 
@@ -27,11 +30,12 @@ def note_progress(draft: Draft) -> None:
         incarnation=progress.incarnation,
         step=progress.step,
         rollout=progress.rollout,
-        eval=progress.evaluation,
+        eval=progress.eval,
         checkpoint=progress.checkpoint,
-        agent_server=server.model_copy(update={"capacity": progress.capacity, "in_flight": progress.in_flight}),
     )
-    draft.update_trainer(submission_id=progress.submission_id, driver_state=progress.driver_state)
+    if progress.agent_server is not None:
+        draft.fields["agent_server"] = server.model_copy(update=dict(progress.agent_server))
+    draft.update_trainer(submission_id=progress.driver.submission_id, driver_state=progress.driver.state)
 
 
 def verdict_of_driver(draft: Draft) -> Plan | None:
@@ -39,14 +43,14 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
     progress = current_progress(draft)
     if progress is None:
         return None
-    if progress.driver_state == "SUCCEEDED":
+    if progress.driver.state == "SUCCEEDED":
         return draft.finish(Verdict(Reason.COMPLETED, _success(draft, progress)), succeeded=True)
     if progress.incarnation <= draft.trainer.released_incarnation or draft.job.spec.suspend:
         return None  # we took its cluster away: that it stopped is no failure
-    if progress.driver_state == "FAILED":
+    if progress.driver.state == "FAILED":
         said = progress.driver_message or "The driver failed without a message. Look at traces/driver.log of the run."
         return attempt_failed(draft, progress.failure_class, said)
-    if progress.driver_state == "STOPPED" and head_pod(_pods(draft)) is None:
+    if progress.driver.state == "STOPPED" and head_pod(_pods(draft)) is None:
         said = progress.driver_message or "The driver was stopped with its head pod."
         return attempt_failed(draft, "infrastructure", said)
     return None
@@ -80,6 +84,9 @@ def follow(draft: Draft) -> Plan:
     obstacle = _trainer_obstacle(draft, pods)
     if _driver_runs(draft):
         return _running(draft)
+    unreadable = _unreadable(draft)
+    if unreadable is not None:
+        return unreadable
     draft.start_clock()
     waiting = obstacle or Verdict(Reason.STARTING, "The supervisor starts the driver.")
     late = overdue(draft, waiting)
@@ -146,7 +153,20 @@ def _driver_runs(draft: Draft) -> bool:
     progress = current_progress(draft)
     if progress is None or progress.incarnation <= draft.trainer.released_incarnation:
         return False
-    return progress.driver_state == "RUNNING"
+    return progress.driver.state == "RUNNING"
+
+
+def _unreadable(draft: Draft) -> Plan | None:
+    """No verdict follows from a report that cannot be read: it is said, and nothing that may be well is stopped."""
+    try:
+        read_progress(draft.observed.progress, draft.job.uid)
+    except UnreadableProgressError as error:
+        said = f"ConfigMap {draft.job.names.progress} cannot be read: {error}. The supervisor's next write replaces it."
+        verdict = Verdict(Reason.PROGRESS_UNREADABLE, said)
+        draft.set(ConditionType.PROGRESSING, "Unknown", verdict.reason, said)
+        phase = Phase.RUNNING if draft.job.status.phase is Phase.RUNNING else Phase.STARTING_TRAINER
+        return draft.end(phase, verdict, requeue_after=LOOK_AGAIN_SECONDS)
+    return None
 
 
 def _running(draft: Draft) -> Plan:

@@ -31,7 +31,9 @@ def _convert(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
     node = _unwrap(node, definitions)
     types = sorted(option.get("type", "") for option in node.get("anyOf", ()))
     if types == ["integer", "string"]:
-        return {"x-kubernetes-int-or-string": True, **_described(node)}
+        text = next(option for option in node["anyOf"] if option["type"] == "string")
+        pattern = {"pattern": text["pattern"]} if "pattern" in text else {}
+        return {"x-kubernetes-int-or-string": True, **pattern, **_described(node)}
     out = {key: node[key] for key in _KEPT if key in node}
     if "description" in out:
         out["description"] = " ".join(out["description"].split())

@@ -147,7 +147,7 @@ async def test_what_the_supervisor_wrote_survives_our_apply_and_reaches_status(
 ) -> None:
     submit()
     await walk_to_cluster(kubectl, cluster, namespace)
-    report = json.dumps({"data": {"progress": json.dumps(hrl.progress("SUCCEEDED"))}})
+    report = json.dumps({"data": {"progress": hrl.progress("SUCCEEDED")}})
     kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", report)
     await operator(cluster).reconcile(namespace, "quickstart")
     job = await job_of(cluster, namespace)
@@ -241,7 +241,7 @@ async def test_the_charts_roles_suffice_for_a_whole_life(
         submit({"ttlSecondsAfterFinished": 0})
         await walk_to_cluster(kubectl, limited, namespace)
         assert conditions(await job_of(cluster, namespace))["Admitted"] == ("True", "Admitted")
-        report = json.dumps({"data": {"progress": json.dumps(hrl.progress("SUCCEEDED"))}})
+        report = json.dumps({"data": {"progress": hrl.progress("SUCCEEDED")}})
         kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", report)
         await operator(limited).reconcile(namespace, "quickstart")
         assert await sweep(limited) == 0

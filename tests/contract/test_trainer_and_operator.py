@@ -37,13 +37,13 @@ async def test_the_operator_understands_the_supervisors_reports(tmp_path: Path) 
     pod.clock.at(5, lambda: pod.dump(pod.mine().rollout_file(0)))
     pod.clock.at(30, lambda: pod.end_driver(64, "model.path: gone; put it back\n"))
     await pod.supervise(60)
-    read = read_progress(pod.cluster.last, pod.cluster.last["uid"])
+    read = read_progress(json.dumps(pod.cluster.last), pod.cluster.last["uid"])
     assert read is not None
-    assert (read.driver_state, read.failure_class) == ("FAILED", "configuration")
+    assert (read.driver.state, read.failure_class) == ("FAILED", "configuration")
     assert read.driver_message == "model.path: gone; put it back"
     assert read.rollout is not None
     assert read.rollout.collected == 1
-    assert read.submission_id == "quickstart-a1-i1"
+    assert read.driver.submission_id == "quickstart-a1-i1"
 
 
 def test_the_operator_knows_every_reason_with_which_a_preflight_refuses() -> None:

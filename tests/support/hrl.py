@@ -230,7 +230,7 @@ def progress(
     incarnation: int = 1,
     message: str = "",
     failure: str | None = None,
-) -> dict[str, Any]:
+) -> str:
     """The supervisor's report, with `changes` at dotted paths."""
     document: dict[str, Any] = {
         "schemaVersion": 1,
@@ -249,7 +249,7 @@ def progress(
         "agentServer": {"capacity": 8, "inFlight": 8},
         "observedAt": ago(1),
     }
-    return merged(document, changes or {})
+    return json.dumps(merged(document, changes or {}))
 
 
 def running_world(of: HarborRLJob, attempt: int = 1, **changes: Any) -> Observed:

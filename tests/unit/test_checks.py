@@ -116,6 +116,29 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
+REFUSALS += [
+    (
+        "a router on a session server's port",
+        {"trainer.ports": {"session": 30998, "sessionCount": 4}},
+        "PortConflict",
+        "router 31000 is one of the session servers' ports 30998 to 31001",
+    ),
+    (
+        "a session server beyond the last port",
+        {"trainer.ports": {"session": 65535, "sessionCount": 2}},
+        "PortConflict",
+        "beyond port 65535",
+    ),
+    ("a router on Ray's dashboard", {"trainer.ports": {"router": 8265}}, "PortConflict", "8265 is Ray's own"),
+    (
+        "a dashboard on the agent server's port",
+        {"agentServer.dashboardPort": 30000},
+        "PortConflict",
+        "the port of the agent server itself",
+    ),
+]
+
+
 @pytest.mark.parametrize(("changes", "reason", "says"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
 def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
     decided = decide(hrl.job(changes), hrl.world(deployment=hrl.deployment()))
@@ -145,6 +168,35 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
 )
 def test_the_smallest_value_that_passes_passes(changes: dict[str, Any]) -> None:
     assert decide(hrl.job(changes), hrl.world()).status.phase != "Refused"
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "says"),
+    [
+        ("extraArgs", "--over-sampling-batch-size many", "over_sampling_batch_size must be an integer"),
+        ("extraArgs", "--rollout-batch-size -8", "it is '-8'"),
+        ("extraArgs", "--n-samples-per-prompt 0", "it is '0'"),
+        ("extraArgs", "--lr 'open", "trainer.extraArgs"),
+        ("customConfigYaml", "rollout_batch_size: .inf", "it is inf"),
+        ("customConfigYaml", "rollout_batch_size: 0x" + "f" * 9000, "it is a int"),
+        ("customConfigYaml", "rollout_batch_size: &a [*a]", "it is a list"),
+        ("customConfigYaml", "rollout_batch_size: 8.5", "it is 8.5"),
+        ("customConfigYaml", "when: 2001-99-99", "trainer.customConfigYaml: month must be in 1..12"),
+        ("customConfigYaml", "[" * 5000, "nested too deeply"),
+        ("customConfigYaml", "- a", "must be a mapping"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_raw_text_that_cannot_be_read_is_refused_by_name(field: str, text: str, says: str) -> None:
+    decided = decide(hrl.job({f"trainer.{field}": text}), hrl.world())
+    assert condition(decided, "Admitted") == ("False", "InvalidArguments")
+    assert says in message(decided, "Admitted")
+
+
+@pytest.mark.parametrize("flag", ["--save", "--dump-det=/x", "--loa", "--actor_num_nodes", "--router-external-hos h"])
+def test_a_reserved_flag_is_refused_however_it_is_spelt(flag: str) -> None:
+    decided = decide(hrl.job({"trainer.recipeArgs": flag}), hrl.world())
+    assert condition(decided, "Admitted") == ("False", "ReservedArgument")
 
 
 def test_a_missing_or_unlabelled_sandbox_namespace_is_refused() -> None:

@@ -260,6 +260,45 @@ class TestALostHead:
         assert "address already in use" in decided.status.attempts[0].message
 
 
+@pytest.mark.parametrize(
+    ("report", "says"),
+    [
+        ("{", "Invalid JSON"),
+        ("[]", "Input should be an object"),
+        ('{"attempt": 1, "incarnation": 1}', "driver: Field required"),
+        (hrl.progress(changes={"rollout.lastDumpTime": "2026-01-01T00:03:10"}), "offset from UTC"),
+        (hrl.progress(changes={"rollout.collected": "many"}), "rollout.collected"),
+    ],
+)
+def test_a_report_that_cannot_be_read_is_said_and_stops_nothing(report: str, says: str) -> None:
+    job = hrl.job()
+    running = then(job, decide(job, hrl.running_world(job, progress=hrl.progress())))
+    decided = decide(running, hrl.running_world(job, progress=report), after=100_000)
+    assert condition(decided, "Progressing") == ("Unknown", "ProgressUnreadable")
+    assert says in message(decided, "Progressing")
+    assert (decided.status.phase, decided.delete) == ("Running", ())
+
+
+def test_a_mean_of_nothing_is_no_number_for_the_api_server() -> None:
+    job = hrl.job()
+    report = hrl.progress(changes={"rollout.rewardMean": float("nan"), "rollout.medianSeconds": float("inf")})
+    rollout = decide(job, hrl.running_world(job, progress=report)).status.rollout
+    assert rollout is not None
+    assert (rollout.reward_mean, rollout.median_seconds) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ['{"findings": null}', '{"level": "error", "msg": "cannot import torch"}', '{"schemaVersion": 1, "ok": true}'],
+)
+def test_a_preflight_that_ends_with_other_json_has_crashed(said: str) -> None:
+    job = hrl.job()
+    pod = hrl.preflight_pod(job, exit_code=1, message=said)
+    decided = decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod))
+    assert condition(decided, "Admitted") == ("False", "PreflightCrashed")
+    assert said in message(decided, "Admitted")
+
+
 class TestAStall:
     def after(self, seconds: float, changes: dict[str, Any] | None = None, in_flight: int = 0) -> Plan:
         job = hrl.job(changes)
@@ -276,6 +315,9 @@ class TestAStall:
     def test_tells_slow_trials_from_a_dead_run(self) -> None:
         assert condition(self.after(1000, in_flight=8), "Stalled") == ("True", "AgentServerBusy")
 
+    def test_says_since_when_so_that_a_later_pass_has_nothing_to_write(self) -> None:
+        assert self.after(1000).status.message == self.after(1030).status.message
+
     def test_restarts_the_attempt_when_the_job_wants_it(self) -> None:
         assert self.after(1000, {"progress.onStall": "Restart"}).status.attempt == 2
 
@@ -288,6 +330,7 @@ def test_a_cluster_that_never_runs_fails_at_the_start_deadline_with_its_obstacle
     decided = decide(then(job, decide(job, seen)), seen, after=301)
     assert condition(decided, "Failed") == ("True", "StartDeadlineExceeded")
     assert "no GPU" in message(decided, "Failed")
+    assert decided.apply == ()  # not even the agent server, which the same pass deletes
 
 
 def test_the_active_deadline_ends_a_running_job() -> None:

@@ -119,7 +119,7 @@ class JobSpec(Model):
 
     suspend: bool = False
     """Release everything and keep the state; set back to false to go on from the newest checkpoint."""
-    queue_name: Annotated[str, Field(max_length=63)] | None = None
+    queue_name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None = None
     """Kueue LocalQueue. Unset: no queueing."""
     model: ModelSpec
     """The model that is trained."""

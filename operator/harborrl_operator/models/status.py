@@ -1,8 +1,10 @@
 """`status` of a HarborRLJob: what was seen, never what is planned."""
 
-from typing import Literal
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from harborrl_operator.constants import ConditionType, Phase
 from harborrl_operator.models.base import Model
@@ -12,6 +14,23 @@ class StatusModel(Model):
     """Read back from the cluster, where an older or newer operator may have written it: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _moment(text: str | None) -> str | None:
+    if text is not None and datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time needs its offset from UTC")
+    return text
+
+
+Finite = Annotated[float | None, BeforeValidator(_finite)]
+"""NaN and infinities, which Python writes into JSON and the API server refuses, count as absent."""
+
+Moment = Annotated[str | None, AfterValidator(_moment)]
+"""A time that can be compared with ours."""
 
 
 class Condition(StatusModel):
@@ -44,9 +63,9 @@ class RolloutStatus(StatusModel):
     collected: int = 0
     trained: int = 0
     total: int = 0
-    last_dump_time: str | None = None
-    median_seconds: float | None = None
-    reward_mean: float | None = None
+    last_dump_time: Moment = None
+    median_seconds: Finite = None
+    reward_mean: Finite = None
     dropped_groups: int = 0
     lost_rollouts: int = 0
     trials: int = 0
@@ -57,8 +76,8 @@ class EvalStatus(StatusModel):
     """Newest evaluation beside the first."""
 
     rollout: int | None = None
-    mean: float | None = None
-    baseline: float | None = None
+    mean: Finite = None
+    baseline: Finite = None
 
 
 class CheckpointStatus(StatusModel):

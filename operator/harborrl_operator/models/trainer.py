@@ -59,12 +59,19 @@ class EnvVar(Model):
     """`secretKeyRef`, `configMapKeyRef` or `fieldRef`, as in a pod."""
 
 
+Quantity = (
+    Annotated[int, Field(strict=True, ge=0, le=10**18)]
+    | Annotated[str, Field(pattern=r"^[0-9]{1,18}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?$")]
+)
+"""A Kubernetes quantity that is not negative; bounded, since we compute with it."""
+
+
 class Resources(Model):
     """Requests and limits of a container, as in a pod."""
 
-    requests: Annotated[dict[str, int | str], Field(max_length=32)] = Field(default_factory=dict)
+    requests: Annotated[dict[str, Quantity], Field(max_length=32)] = Field(default_factory=dict)
     """What the scheduler reserves."""
-    limits: Annotated[dict[str, int | str], Field(max_length=32)] = Field(default_factory=dict)
+    limits: Annotated[dict[str, Quantity], Field(max_length=32)] = Field(default_factory=dict)
     """What the container may use at most."""
 
 
@@ -87,7 +94,9 @@ class TrainerSpec(Model):
     """Trainer pods; the first is the Ray head. Above 1 needs `queueName` or `allowPartialStart`."""
     gpus_per_node: Annotated[int, Field(ge=0, le=64)] | None = None
     """GPUs a pod. Unset: 8 for miles, 0 (CPU) for native."""
-    gpu_product: Annotated[str, Field(max_length=63)] | None = None
+    gpu_product: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=63)] | None = (
+        None
+    )
     """Value of the node label `nvidia.com/gpu.product`. Unset: any GPU node."""
     config: FrameworkConfig = nested(FrameworkConfig)
     """Hyper-parameters under HarborFrameworkConfig's names."""

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from harborrl_operator.constants import ANNOTATION_CONFIG, LABEL_QUEUE, RUN_DIR, Role
+from harborrl_operator.constants import (
+    ANNOTATION_CONFIG,
+    DASHBOARD_AGENT_PORT,
+    DASHBOARD_PORT,
+    GCS_PORT,
+    LABEL_QUEUE,
+    RUN_DIR,
+    Role,
+)
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
@@ -23,7 +31,6 @@ from harborrl_operator.resources.common import (
     trainer_environment,
 )
 
-GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT = 6379, 8265, 52365
 _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a directory, no secret
 
 RELEASE_MARGIN_SECONDS = 30

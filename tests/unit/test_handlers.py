@@ -1,0 +1,31 @@
+"""Which events ask for a pass."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import kopf
+import pytest
+
+from harborrl_operator.constants import Role
+from harborrl_operator.handlers import child_changed
+from harborrl_operator.names import JobNames
+
+NAMES = JobNames("research", "quickstart", "5f0c2a9e")
+
+
+async def asked_by(role: Role) -> list[tuple[str, str]]:
+    keys: list[tuple[str, str]] = []
+    memo = kopf.Memo(runtime=SimpleNamespace(queue=SimpleNamespace(add=keys.append)))
+    arguments: dict[str, Any] = {"name": "x", "labels": NAMES.labels(role), "memo": memo}
+    await child_changed(**arguments)
+    return keys
+
+
+@pytest.mark.parametrize("role", [Role.AGENT_SERVER, Role.PREFLIGHT, Role.TRAINER])
+async def test_an_event_of_a_child_asks_for_a_pass_over_its_job(role: Role) -> None:
+    assert await asked_by(role) == [("research", "quickstart")]
+
+
+@pytest.mark.parametrize("role", [Role.SANDBOX, Role.ANCHOR])
+async def test_sandboxes_come_and_go_in_hundreds_without_asking_for_a_pass(role: Role) -> None:
+    assert await asked_by(role) == []
