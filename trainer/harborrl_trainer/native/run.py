@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from harborrl_trainer import checkpoints
 from harborrl_trainer.checkpoints import StartPoint
-from harborrl_trainer.errors import FINISHED, STOPPED, ConfigurationError, InfrastructureError
+from harborrl_trainer.errors import FINISHED, STOPPED, ConfigurationError, InfrastructureError, StorageError
 from harborrl_trainer.job import Data, JobDocument, TrainingConfig
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.native import actors, checkpoint
@@ -137,11 +137,18 @@ def _prompts(source: Data, name: str) -> list[Prompt]:
 
 def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     """Claims the rollout ids from the newest checkpoint that is whole and undamaged; says where it begins."""
-    start = checkpoints.find_start(job)
-    while start.checkpoint is not None and (damage := checkpoint.problem(start.checkpoint)):
+    run = RunLayout.of(job)
+    while (start := checkpoints.find_start(job)).checkpoint and (damage := checkpoint.problem(start.checkpoint)):
+        if not start.checkpoint.is_relative_to(run.checkpoints):
+            raise StorageError(f"resumeFrom: checkpoint {start.checkpoint} {damage}; restore it or name another one")
         sys.stdout.write(f"checkpoint {start.checkpoint} {damage}: set aside, falling back to the one before\n")
         checkpoint.set_aside(start, damage)
-        start = checkpoints.find_start(job)
+    own = start.checkpoint is not None and start.checkpoint.is_relative_to(run.checkpoints)
+    if not own and checkpoint.were_set_aside(run):
+        raise StorageError(
+            f"{run.checkpoints}: every checkpoint of this run is damaged; restore one, or delete them if the run is to "
+            "begin again"
+        )
     start = checkpoints.begin(job, attempt, incarnation)
     origin = f"checkpoint {start.checkpoint}" if start.checkpoint else f"the model {job.model.path}"
     cold = "" if start.checkpoint is None or (start.checkpoint / checkpoint.OPTIMIZER).exists() else ", optimizer cold"
