@@ -12,11 +12,11 @@ from typing import Any
 import ray
 from transformers import AutoTokenizer, GenerationConfig
 
-from harborrl_trainer import checkpoints
+from harborrl_trainer import checkpoints, dumps
 from harborrl_trainer.checkpoints import StartPoint
 from harborrl_trainer.errors import FINISHED, STOPPED, ConfigurationError, InfrastructureError, StorageError
 from harborrl_trainer.job import Data, JobDocument, TrainingConfig
-from harborrl_trainer.layout import IncarnationLayout, RunLayout
+from harborrl_trainer.layout import IncarnationId, IncarnationLayout, RunLayout
 from harborrl_trainer.native import actors, checkpoint
 from harborrl_trainer.native.chat import ChatRenderer, TemplateNotAppendOnly
 from harborrl_trainer.native.collect import Collector
@@ -119,6 +119,7 @@ async def _run(
             stop=stop,
             trained=start.first_rollout,
             saved=start.first_rollout,
+            judged=already_judged(job, start),
         )
         try:
             await trainer.run()
@@ -154,6 +155,15 @@ def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     cold = "" if start.checkpoint is None or (start.checkpoint / checkpoint.OPTIMIZER).exists() else ", optimizer cold"
     sys.stdout.write(f"starting at rollout {start.first_rollout} from {origin}{cold}\n")
     return start
+
+
+def already_judged(job: JobDocument, start: StartPoint) -> bool:
+    """Whether these weights have been evaluated, by the incarnation that saved them or by one that began with them."""
+    run = RunLayout.of(job)
+    saved_by = [found.id for found in checkpoints.list_checkpoints(run.checkpoints) if found.path == start.checkpoint]
+    since = max(saved_by, default=IncarnationId(0, 0))
+    found = dumps.scan_run(run.traces)
+    return any(start.first_rollout in own.evaluated for id_, own in found.items() if id_ >= since)
 
 
 def _connect() -> None:
