@@ -32,7 +32,7 @@ class Slots:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.give_back()
-            else:
+            elif turn in self._waiting:  # a slot that came free meanwhile has passed it over
                 self._waiting.remove(turn)
             raise
 

@@ -93,7 +93,10 @@ def test_the_conditions_say_what_became_of_the_job_and_where_it_lies(run: Run) -
 def test_the_events_tell_the_story_in_its_order(run: Run, workspace: Workspace) -> None:
     mine = [e for e in workspace.kube.objects(EVENTS, workspace.namespace) if e["involvedObject"]["name"] == NAME]
     mine = [event for event in mine if event["involvedObject"]["uid"] == run.job["metadata"]["uid"]]
-    told = {event["reason"]: event for event in sorted(mine, key=lambda event: str(event["lastTimestamp"] or event["eventTime"]))}
+    told = {
+        event["reason"]: event
+        for event in sorted(mine, key=lambda event: str(event["lastTimestamp"] or event["eventTime"]))
+    }
     story = ["AgentServerReady", "Admitted", "TrainerReady", "Completed"]
     assert [reason for reason in told if reason in story] == story
     assert {event["type"] for event in mine} == {"Normal"}
@@ -144,7 +147,9 @@ def verdict(files: Mapping[str, bytes]) -> float:
 
 
 def test_what_costs_something_is_released_after_the_end(run: Run, workspace: Workspace) -> None:
-    assert condition(run.job, "TrainerReady")["reason"] == condition(run.job, "AgentServerReady")["reason"] == "Released"
+    assert (
+        condition(run.job, "TrainerReady")["reason"] == condition(run.job, "AgentServerReady")["reason"] == "Released"
+    )
     workspace.until_held(lambda held: not [thing for thing in held if thing.startswith(COSTLY)], NAME, timeout=60)
 
 

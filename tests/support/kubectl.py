@@ -21,7 +21,9 @@ class Kubectl:
     def within(self, namespace: str) -> "Kubectl":
         return replace(self, namespace=namespace)
 
-    def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *arguments: str, stdin: str | None = None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S603 - a list, no shell
             self._command(*arguments), input=stdin, capture_output=True, text=True, check=False, timeout=timeout
         )
@@ -51,7 +53,9 @@ def operator_scaled_to_zero(kubectl: Kubectl) -> Iterator[None]:
     system = kubectl.within(SYSTEM)
     system.ok("scale", OPERATOR, "--replicas=0")
     try:
-        system.ok("wait", "pod", "--selector=app.kubernetes.io/name=harborrl", "--for=delete", "--timeout=60s", timeout=70)
+        system.ok(
+            "wait", "pod", "--selector=app.kubernetes.io/name=harborrl", "--for=delete", "--timeout=60s", timeout=70
+        )
         yield
     finally:
         operator_running(kubectl)

@@ -100,7 +100,9 @@ class Workspace:
         found = self.kube.until(holds, JOBS, self.namespace, timeout=timeout)
         return next(item for item in found if name_of(item) == name)
 
-    def until_sandboxes_run(self, name: str, *, besides: frozenset[str] = frozenset(), timeout: float) -> frozenset[str]:
+    def until_sandboxes_run(
+        self, name: str, *, besides: frozenset[str] = frozenset(), timeout: float
+    ) -> frozenset[str]:
         """Names of the job's sandboxes once one runs that is not in `besides`."""
 
         def running(items: list[Manifest]) -> list[str]:

@@ -40,6 +40,17 @@ async def test_a_slot_handed_to_a_waiter_that_is_cancelled_in_the_same_moment_is
     assert (slots.taken, slots.free) == (0, 1)
 
 
+async def test_a_waiter_that_leaves_while_a_slot_comes_free_is_only_cancelled() -> None:
+    slots = Slots(1)
+    _, second, third = [await turn(slots) for _ in range(3)]
+    second.cancel()
+    slots.give_back()
+    [left] = await asyncio.gather(second, return_exceptions=True)
+    assert isinstance(left, asyncio.CancelledError)
+    assert third.done()
+    assert (slots.taken, slots.queued) == (1, 0)
+
+
 async def test_a_newcomer_does_not_overtake_the_queue() -> None:
     slots = Slots(1)
     _, second = [await turn(slots) for _ in range(2)]

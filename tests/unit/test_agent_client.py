@@ -9,6 +9,7 @@ import pytest
 
 from harborrl_trainer.rollout.agent_client import (
     AgentClient,
+    AgentServerAbsent,
     AgentServerUnreachable,
     BadReply,
     TrialCeilingExceeded,
@@ -25,6 +26,16 @@ def contract(name: str) -> Any:
 
 def client(handler: Any, ceiling_s: float = 900) -> AgentClient:
     return AgentClient("http://agents/", ceiling_s=ceiling_s, admin_secret="s", transport=httpx.MockTransport(handler))
+
+
+def patient_client(handler: Any, now: list[float]) -> AgentClient:
+    """One whose pauses are the only time that passes."""
+
+    async def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    transport = httpx.MockTransport(handler)
+    return AgentClient("http://agents/", ceiling_s=900, transport=transport, clock=lambda: now[0], pause=pause)
 
 
 async def test_a_trial_is_sent_as_the_contract_says_and_its_reply_is_read() -> None:
@@ -70,8 +81,35 @@ async def test_a_broken_connection_is_reported_once_and_never_retried() -> None:
     assert len(sent) == 1
 
 
+@pytest.mark.parametrize("absent", [httpx.ConnectError("refused"), httpx.Response(503)])
+async def test_a_server_that_is_being_restarted_is_waited_for(absent: Any) -> None:
+    now = [0.0]
+    deadlines: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        deadlines.append(json.loads(request.content)["deadline_s"])
+        if now[0] >= 30:
+            return httpx.Response(200, json=contract("run_response.json"))
+        if isinstance(absent, Exception):
+            raise absent
+        return httpx.Response(absent.status_code)
+
+    assert (await patient_client(answer, now).run({}, ceiling_s=900)).exit_status == "Submitted"
+    assert (deadlines[0], deadlines[-1]) == (900, 870)
+
+
+async def test_a_server_that_stays_away_is_given_up_after_a_minute() -> None:
+    def refuses(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    now = [0.0]
+    with pytest.raises(AgentServerAbsent):
+        await patient_client(refuses, now).run({})
+    assert now == [60.0]
+
+
 @pytest.mark.parametrize(
-    "response", [httpx.Response(503), httpx.Response(200, text="<html>"), httpx.Response(200, json=[])]
+    "response", [httpx.Response(500), httpx.Response(200, text="<html>"), httpx.Response(200, json=[])]
 )
 async def test_an_answer_that_is_no_outcome_is_a_bad_reply(response: httpx.Response) -> None:
     with pytest.raises(BadReply):
@@ -114,3 +152,8 @@ def test_the_servers_message_is_read_and_may_be_absent() -> None:
 def test_a_nan_on_the_wire_is_kept_for_the_verdict_to_refuse() -> None:
     reply = parse_reply(b'{"exit_status": "Submitted", "reward": NaN, "eval_report": {"reward": NaN}}')
     assert reply.reward != reply.reward
+
+
+def test_times_that_are_no_finite_numbers_are_left_out() -> None:
+    body = b'{"exit_status": "Submitted", "phase_seconds": {"run": 1.5, "start": NaN, "verify": 1%s}}' % (b"0" * 400)
+    assert parse_reply(body).phase_seconds == {"run": 1.5}

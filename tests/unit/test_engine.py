@@ -120,6 +120,12 @@ def test_a_request_that_breaks_the_batch_is_answered_with_the_error_and_the_next
     assert _generate(engine, [[5, 6]])
 
 
+def test_a_shared_beginning_that_cannot_be_computed_leaves_no_request_without_an_answer(engine: Engine) -> None:
+    with pytest.raises(IndexError):
+        _generate(engine, [[*[100_000] * 40, at] for at in range(2, 2 * SLOTS)])
+    assert _generate(engine, [[5, 6]])
+
+
 def test_drawing_follows_the_distribution() -> None:
     logits = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.4]))
     source = uniforms(1, 0)

@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
+from harborrl_trainer.checkpoints import StartPoint
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.native.loop import Stopped, Trainer
 from harborrl_trainer.native.policy import Interrupted
+from harborrl_trainer.native.run import already_judged
 from harborrl_trainer.native.samples import Sample
 from harborrl_trainer.prompts import Prompt
 from harborrl_trainer.rollout.groups import Group
 from harborrl_trainer.rollout.outcomes import Verdict, aborted
 from harborrl_trainer.rollout.trials import TrialEnd, TrialHistory
 from support.jobs import job as make_job
-from support.jobs import make_volumes
+from support.jobs import make_checkpoint, make_volumes
 
 
 class Handle:
@@ -89,14 +91,56 @@ async def test_a_stop_while_training_interrupts_it_and_the_rollout_counts_as_not
     assert not trainer.layout.train_file(0, 0).exists()
 
 
-def _trainer(volumes: Path, collector: Any, policy: Handle) -> Trainer:
+@pytest.mark.parametrize(("trained", "judged", "evaluates"), [(3, False, True), (3, True, False), (1, False, False)])
+async def test_an_evaluation_that_was_broken_off_is_made_up_for_at_the_start_and_never_twice(
+    tmp_path: Path, trained: int, judged: bool, evaluates: bool
+) -> None:
+    trainer = _trainer(tmp_path, Groups([_group(Verdict("completed", 1.0))]), Handle(weights={}), evaluated=True)
+    trainer.trained = trainer.saved = trained
+    trainer.judged = judged
+    if trained < trainer.job.config.num_rollout:
+        trainer.stop.set()
+        with pytest.raises(Stopped):
+            await trainer.run()
+    else:
+        await trainer.run()
+    assert trainer.layout.rollout_file(trained, evaluation=True).exists() is evaluates
+
+
+async def test_an_evaluation_of_which_nothing_came_back_is_no_zero(tmp_path: Path) -> None:
+    trainer = _trainer(tmp_path, Groups([_group(aborted("SandboxLost"))]), Handle(weights={}), evaluated=True)
+    with pytest.raises(InfrastructureError, match=r"evaluation: no trial has a reward, last cause: SandboxLost"):
+        await trainer.run()
+    assert not trainer.layout.metrics.exists()
+
+
+def test_weights_count_as_judged_by_whoever_had_them(tmp_path: Path) -> None:
+    make_volumes(tmp_path)
+    job = make_job(tmp_path)
+    run = RunLayout.of(job)
+    saved = make_checkpoint(run.incarnation(1, 2).checkpoint(7))
+    _evaluation_dump(run, 1, 8)  # of weights that were lost: incarnation 2 trained rollout 7 anew
+    assert not already_judged(job, StartPoint(8, saved))
+    _evaluation_dump(run, 3, 8)
+    assert already_judged(job, StartPoint(8, saved))
+
+
+def _evaluation_dump(run: RunLayout, incarnation: int, trained: int) -> None:
+    dump = run.incarnation(1, incarnation).rollout_file(trained, evaluation=True)
+    dump.parent.mkdir(parents=True)
+    dump.touch()
+
+
+def _trainer(volumes: Path, collector: Any, policy: Handle, *, evaluated: bool = False) -> Trainer:
     make_volumes(volumes)
-    job = make_job(volumes, eval=None)
+    held_out = {"jsonl": str(volumes / "eval.jsonl"), "interval": 2}
+    job = make_job(volumes, eval=held_out if evaluated else None)
+    prompts = [Prompt(0, "do", "task", {"instance_id": "task"}, "task")]
     return Trainer(
         job=job,
         layout=RunLayout.of(job).incarnation(1, 1),
-        prompts=[Prompt(0, "do", "task", {"instance_id": "task"}, "task")],
-        eval_prompts=[],
+        prompts=prompts,
+        eval_prompts=prompts,
         policy=policy,
         engine=Handle(drain_log=list),
         collector=collector,

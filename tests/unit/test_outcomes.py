@@ -53,11 +53,11 @@ def test_a_second_run_may_help_a_lost_sandbox() -> None:
     assert verdict("SandboxLost").retryable
 
 
-@pytest.mark.parametrize("reward", [None, math.nan, math.inf, "0.5", True])
+@pytest.mark.parametrize("reward", [None, math.nan, math.inf, "0.5", True, 1e300, 10**400])
 def test_a_reward_that_is_no_finite_number_aborts_with_the_value_in_the_cause(reward: Any) -> None:
     result = verdict("Submitted", reward=reward)
     assert (result.status, result.reward) == ("aborted", None)
-    assert str(reward) in result.cause
+    assert str(reward)[:40] in result.cause
 
 
 def test_a_zero_without_a_verifiers_report_is_no_zero() -> None:

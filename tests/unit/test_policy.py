@@ -93,6 +93,27 @@ def test_what_is_published_is_a_copy() -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in published.items())
 
 
+@pytest.mark.parametrize(("advantage", "diverged"), [(3e38, False), (float("inf"), True)])
+def test_a_step_that_is_not_finite_leaves_the_weights_as_they_were(advantage: float, diverged: bool) -> None:
+    policy = _policy()
+    before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
+    samples = _samples(advantages=(advantage, -0.5, -0.5, -0.5))
+    if diverged:
+        with pytest.raises(FloatingPointError):
+            policy.train(samples)
+    else:
+        assert policy.train(samples).skipped_steps == 1
+    assert all(torch.equal(weight, before[name]) for name, weight in policy.model.state_dict().items())
+
+
+def test_a_resumed_optimizer_keeps_its_moments_and_takes_the_new_rates() -> None:
+    before, after = _policy(lr=1e-3), _policy(lr=1e-5)
+    before.train(_samples())
+    after.restore_optimizer(before.optimizer.state_dict())
+    assert after.optimizer.param_groups[0]["lr"] == 1e-5
+    assert after.optimizer.state_dict()["state"]
+
+
 def test_linear_layers_are_published_rounded_where_products_are_bfloat16() -> None:
     policy = Policy(tiny_model.model(), _config(compute="bfloat16"))
     published = policy.weights()

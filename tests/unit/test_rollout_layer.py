@@ -116,6 +116,12 @@ async def test_it_is_not_run_again_when_little_time_is_left() -> None:
     assert history.final.verdict.cause == "slow"
 
 
+async def test_it_is_not_run_again_when_the_server_would_refuse_what_time_is_left() -> None:
+    ends = [_end(aborted("SandboxLost")), _end(aborted("QueueTimeout"))]
+    history = await _trial(ends, clock=[0.0, 10.0], needed_s=95.0)
+    assert history.final.verdict.cause == "SandboxLost"
+
+
 async def test_it_is_not_run_again_when_that_cannot_help() -> None:
     history = await _trial(
         [_end(aborted("TaskNotFound", retryable=False)), _end(Verdict("completed", 1.0))], clock=[0.0, 1.0]
@@ -213,13 +219,14 @@ async def _hold(places: InFlight) -> None:
         pass
 
 
-async def _trial(ends: list[TrialEnd[Any]], clock: list[float]) -> TrialHistory[Any]:
+async def _trial(ends: list[TrialEnd[Any]], clock: list[float], needed_s: float = 0.0) -> TrialHistory[Any]:
     times = iter(clock)
 
     async def once(_run: int, _ceiling_s: float) -> TrialEnd[Any]:
         return ends.pop(0)
 
-    return await run_trial(once, places=InFlight(1), ceiling_s=100, clock=lambda: next(times))
+    places = InFlight(1)
+    return await run_trial(once, places=places, ceiling_s=100, clock=lambda: next(times), needed_s=needed_s)
 
 
 def _end(verdict: Verdict, outcome: str = "x") -> TrialEnd[Any]:

@@ -96,6 +96,14 @@ def test_evaluation_trials_count_towards_evaluations_alone() -> None:
     assert counted.reward_mean(FIRST, 0) is None
 
 
+def test_of_an_evaluation_that_was_broken_off_and_repeated_the_last_word_counts() -> None:
+    counted = tally(
+        (SECOND, record(evaluation=True, rollout_id=20, reward=1.0)),
+        (FIRST, record(evaluation=True, rollout_id=20, reward=0.0)),
+    )
+    assert counted.evaluations() == {20: 1.0}
+
+
 def test_a_trial_without_a_score_is_counted_but_not_averaged() -> None:
     counted = tally((FIRST, record(reward=None)), (FIRST, record(reward=1.0)))
     assert counted.summary.trials == 2

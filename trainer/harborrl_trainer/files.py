@@ -18,7 +18,12 @@ def replace(path: Path, text: str) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make a directory's entries durable: a new or renamed name counts only after this."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Make what others have written to a file, or the entries of a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -77,7 +77,7 @@ class PolicyActor:
         self._lock = threading.Lock()
         self._policy = load_policy(model, config, reference=reference)
         if optimizer:
-            self._policy.optimizer.load_state_dict(torch.load(optimizer, weights_only=True, mmap=True))
+            self._policy.restore_optimizer(torch.load(optimizer, weights_only=True, mmap=True))
 
     def train(self, samples: list[TrainSample]) -> StepReport:
         with self._lock:

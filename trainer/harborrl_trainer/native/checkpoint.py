@@ -8,10 +8,11 @@ from typing import Any
 
 from harborrl_trainer import files
 from harborrl_trainer.checkpoints import StartPoint
-from harborrl_trainer.layout import COMPLETE_MARK, IncarnationLayout, checkpoint_of
+from harborrl_trainer.layout import COMPLETE_MARK, IncarnationLayout, RunLayout, checkpoint_of
 
 DATA_STATE = "data_state.json"
 OPTIMIZER = "optimizer.pt"
+DAMAGED_NOTE = "damaged.txt"
 
 
 def prepare(layout: IncarnationLayout, rollout: int) -> Path:
@@ -25,6 +26,8 @@ def prepare(layout: IncarnationLayout, rollout: int) -> Path:
 def finish(layout: IncarnationLayout, rollout: int, directory: Path, data_state: Mapping[str, Any]) -> Path:
     """Seals what the policy wrote to `directory` and puts it in place; the tracker file follows."""
     files.replace(directory / DATA_STATE, json.dumps(data_state, indent=1))
+    for path in directory.iterdir():
+        files.sync(path)  # the mark must not outlive, in a loss of power, what it vouches for
     sizes = {path.name: path.stat().st_size for path in sorted(directory.iterdir())}
     files.replace(directory / COMPLETE_MARK, json.dumps({"rollout_id": rollout, "files": sizes}, indent=1))
     place = layout.checkpoint(rollout)
@@ -37,11 +40,14 @@ def finish(layout: IncarnationLayout, rollout: int, directory: Path, data_state:
 
 
 def problem(directory: Path) -> str:
-    """What is wrong with a checkpoint that bears the mark; empty when each file has the size it was sealed with."""
+    """What is wrong with a checkpoint that bears the mark; empty when each file has the size it was sealed with.
+
+    A volume that does not answer is an OSError and not the checkpoint's fault: it may answer tomorrow.
+    """
     try:
         sealed = json.loads((directory / COMPLETE_MARK).read_text())["files"]
         wrong = [name for name, size in sealed.items() if (directory / name).stat().st_size != size]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"cannot be verified ({error})"
     return f"{wrong[0]} has not the size it was sealed with" if wrong else ""
 
@@ -50,8 +56,13 @@ def set_aside(start: StartPoint, reason: str) -> None:
     """Takes the mark from a damaged checkpoint, so that the next search falls back to the one before it."""
     if start.checkpoint is None:
         raise ValueError("there is no checkpoint to set aside")
-    (start.checkpoint / "damaged.txt").write_text(reason + "\n")
+    (start.checkpoint / DAMAGED_NOTE).write_text(reason + "\n")
     (start.checkpoint / COMPLETE_MARK).unlink()
+
+
+def were_set_aside(run: RunLayout) -> bool:
+    """Whether this run had checkpoints that turned out damaged: with none left, it must not begin anew in silence."""
+    return any(run.checkpoints.glob(f"a*/i*/checkpoints/iter_*/{DAMAGED_NOTE}"))
 
 
 def prune(layout: IncarnationLayout, keep: int) -> list[int]:

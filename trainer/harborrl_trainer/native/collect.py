@@ -46,7 +46,11 @@ class Collector:
             return await self._run_once(plan, ceiling_s)
 
         return await run_trial(
-            once, places=self.places, ceiling_s=self.job.rollout.agent_trial_timeout_seconds, clock=self.clock
+            once,
+            places=self.places,
+            ceiling_s=self.job.rollout.agent_trial_timeout_seconds,
+            clock=self.clock,
+            needed_s=self.job.agent_server.budgets.total_seconds,
         )
 
     async def _run_once(self, plan: TrialPlan, ceiling_s: float) -> TrialEnd[Sample]:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 
@@ -126,7 +127,7 @@ class Engine:
         self._load = None
         try:
             self._decoder.load(load.weights)
-        except (ValueError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - the trainer waits for this answer, whatever broke
             load.done(error)
             return
         self.version = load.version
@@ -136,7 +137,8 @@ class Engine:
 
     def _admit(self) -> None:
         free = len(self._held) - len(self._running)
-        wave = [self._waiting.popleft() for _ in range(min(len(self._waiting), free))]
+        # Each leaves the queue only when a slot is claimed for it: a failure in between must find all of them.
+        wave = list(islice(self._waiting, free))
         if not wave:
             return
         self._recent.extend(request.prompt for request in wave if request.prompt not in self._recent)
@@ -213,6 +215,7 @@ class Engine:
 
     def _claim(self, request: Request, slot: int) -> _Running:
         running = _Running(request, slot, uniforms(request.params.seed, len(request.prompt)))
+        self._waiting.popleft()  # claims follow the order of the queue
         self._running[slot] = running
         self.counters.prompt_tokens += len(request.prompt)
         return running

@@ -39,12 +39,14 @@ class Trainer:
     """Rollouts trained into the policy over the whole run: the next rollout's id, and the weights' version."""
     saved: int
     """Rollouts held by the newest checkpoint."""
+    judged: bool = False
+    """Whether an earlier incarnation has evaluated the weights that this one begins with."""
 
     async def run(self) -> None:
         """Until the last rollout; raises Stopped after a stop request, with a checkpoint of all that was trained."""
         try:
             await self._publish_weights()
-            if self.trained == 0:
+            if self._evaluation_is_due() and not self.judged:
                 await self._evaluate()
             for rollout in range(self.trained, self.job.config.num_rollout):
                 await self._step(rollout)
@@ -71,8 +73,13 @@ class Trainer:
         last = self.trained == self.job.config.num_rollout
         if last or self.trained % self.job.config.save_interval == 0:
             await self._save()
-        if self.job.eval and (last or self.trained % self.job.eval.interval == 0):
+        if self._evaluation_is_due():
             await self._evaluate()
+
+    def _evaluation_is_due(self) -> bool:
+        """Of the weights as they are: those of the model, every `interval` rollouts, and the last ones."""
+        last = self.trained == self.job.config.num_rollout
+        return self.job.eval is not None and (last or self.trained % self.job.eval.interval == 0)
 
     def _keep(self, groups: list[Group[Sample]]) -> list[Group[Sample]]:
         try:
@@ -173,9 +180,16 @@ class Trainer:
         started = time.monotonic()
         plans = plan_evaluation(self.trained, self.eval_prompts, self.job.eval.samples_per_prompt, self.job.config.seed)
         groups = await self._unless_stopped(self.collector.collect(plans))
-        self._dump_rollout(self.trained, groups, evaluation=True)
+        if not any(group.rewards for group in groups):
+            await self._save()
+            raise InfrastructureError(
+                f"evaluation: no trial has a reward, last cause: {groups[-1].aborted[-1].verdict.cause}; "
+                "look at the agent server and its sandboxes, it is evaluated again when the run goes on"
+            )
         line = metrics.evaluation(self.trained, groups, seconds=time.monotonic() - started)
         records.append_line(self.layout.metrics, line)
+        # After its line: the dump is what tells the next incarnation that this evaluation is done.
+        self._dump_rollout(self.trained, groups, evaluation=True)
         await self._dump_engine_log(f"eval_{self.trained}")
         _say(metrics.sentence(line))
 

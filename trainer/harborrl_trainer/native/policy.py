@@ -1,5 +1,6 @@
 """The policy in training: float32 weights, AdamW, one clipped optimizer step for each global batch of trajectories."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -74,7 +75,8 @@ class StepReport:
     """What was computed, each shared prefix once a micro-batch."""
     optimizer_steps: int = 0
     skipped_steps: int = 0
-    """Optimizer steps not taken as no sample had an advantage: momentum alone would have moved the weights."""
+    """Optimizer steps not taken: no sample had an advantage, so that momentum alone would have moved the weights, or
+    the gradient was not finite."""
     seconds: float = 0.0
     log_probs: list[list[float]] = field(default_factory=list)
     """For each sample, the trainer's log-probs over its response before the step; 0.0 where the mask is 0."""
@@ -112,6 +114,15 @@ class Policy:
         """Set from another thread: a `train` that has not changed the weights yet gives up and leaves them alone."""
         self._reference = reference
         self._rounded = rounded_names(model) if config.compute == "bfloat16" else frozenset()
+
+    def restore_optimizer(self, state: dict[str, Any]) -> None:
+        """Adam's moments as saved, under this configuration's rates: an edit between two attempts is meant to count."""
+        rates = [
+            {name: group[name] for name in ("lr", "betas", "weight_decay")} for group in self.optimizer.param_groups
+        ]
+        self.optimizer.load_state_dict(state)
+        for group, wanted in zip(self.optimizer.param_groups, rates, strict=True):
+            group.update(wanted)
 
     def train(self, samples: Sequence[TrainSample]) -> StepReport:
         """One pass over a rollout's samples, `global_batch_size` of them an optimizer step."""
@@ -163,8 +174,17 @@ class Policy:
         if not learning:
             report.skipped_steps += 1
             return
+        if not math.isfinite(report.loss):
+            raise FloatingPointError(
+                "the loss is not finite: lower the learning rate, or go back to an older checkpoint"
+            )
         limit = self.config.clip_grad or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        if not math.isfinite(norm):
+            # One such step would make every weight, and Adam's moments with them, NaN for good.
+            self.optimizer.zero_grad(set_to_none=True)
+            report.skipped_steps += 1
+            return
         report.grad_norm = max(report.grad_norm, float(norm))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -12,11 +12,11 @@ from typing import Any
 import ray
 from transformers import AutoTokenizer, GenerationConfig
 
-from harborrl_trainer import checkpoints
+from harborrl_trainer import checkpoints, dumps
 from harborrl_trainer.checkpoints import StartPoint
-from harborrl_trainer.errors import FINISHED, STOPPED, ConfigurationError, InfrastructureError
+from harborrl_trainer.errors import FINISHED, STOPPED, ConfigurationError, InfrastructureError, StorageError
 from harborrl_trainer.job import Data, JobDocument, TrainingConfig
-from harborrl_trainer.layout import IncarnationLayout, RunLayout
+from harborrl_trainer.layout import IncarnationId, IncarnationLayout, RunLayout
 from harborrl_trainer.native import actors, checkpoint
 from harborrl_trainer.native.chat import ChatRenderer, TemplateNotAppendOnly
 from harborrl_trainer.native.collect import Collector
@@ -102,6 +102,7 @@ async def _run(
             stop=stop,
             trained=start.first_rollout,
             saved=start.first_rollout,
+            judged=already_judged(job, start),
         )
         try:
             await trainer.run()
@@ -137,16 +138,32 @@ def _prompts(source: Data, name: str) -> list[Prompt]:
 
 def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     """Claims the rollout ids from the newest checkpoint that is whole and undamaged; says where it begins."""
-    start = checkpoints.find_start(job)
-    while start.checkpoint is not None and (damage := checkpoint.problem(start.checkpoint)):
+    run = RunLayout.of(job)
+    while (start := checkpoints.find_start(job)).checkpoint and (damage := checkpoint.problem(start.checkpoint)):
+        if not start.checkpoint.is_relative_to(run.checkpoints):
+            raise StorageError(f"resumeFrom: checkpoint {start.checkpoint} {damage}; restore it or name another one")
         sys.stdout.write(f"checkpoint {start.checkpoint} {damage}: set aside, falling back to the one before\n")
         checkpoint.set_aside(start, damage)
-        start = checkpoints.find_start(job)
+    own = start.checkpoint is not None and start.checkpoint.is_relative_to(run.checkpoints)
+    if not own and checkpoint.were_set_aside(run):
+        raise StorageError(
+            f"{run.checkpoints}: every checkpoint of this run is damaged; restore one, or delete them if the run is to "
+            "begin again"
+        )
     start = checkpoints.begin(job, attempt, incarnation)
     origin = f"checkpoint {start.checkpoint}" if start.checkpoint else f"the model {job.model.path}"
     cold = "" if start.checkpoint is None or (start.checkpoint / checkpoint.OPTIMIZER).exists() else ", optimizer cold"
     sys.stdout.write(f"starting at rollout {start.first_rollout} from {origin}{cold}\n")
     return start
+
+
+def already_judged(job: JobDocument, start: StartPoint) -> bool:
+    """Whether these weights have been evaluated, by the incarnation that saved them or by one that began with them."""
+    run = RunLayout.of(job)
+    saved_by = [found.id for found in checkpoints.list_checkpoints(run.checkpoints) if found.path == start.checkpoint]
+    since = max(saved_by, default=IncarnationId(0, 0))
+    found = dumps.scan_run(run.traces)
+    return any(start.first_rollout in own.evaluated for id_, own in found.items() if id_ >= since)
 
 
 def _connect() -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import math
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,10 @@ KEEPALIVE = (
 
 CONTROL_TIMEOUT_S = 10.0
 FLUSH_TRIES = 3
+ABSENCE_S = 60.0
+"""How long a server that takes no trials may be away: a pod that is restarted is back within. Shorter, and one restart
+would abort every trial of a rollout, which ends the run."""
+ABSENCE_PAUSE_S = 2.0
 
 
 class AgentServerError(Exception):
@@ -29,6 +35,10 @@ class AgentServerError(Exception):
 
 class AgentServerUnreachable(AgentServerError):  # noqa: N818 - named after what happened
     """The connection failed or broke."""
+
+
+class AgentServerAbsent(AgentServerUnreachable):
+    """Nobody took the trial: no connection came about, or the server is shutting down. It has not run."""
 
 
 class TrialCeilingExceeded(AgentServerError):  # noqa: N818 - named after what happened
@@ -51,7 +61,8 @@ class Health:
 class AgentClient:
     """One connection pool for all trials of a process; as wide as there are trials in flight.
 
-    `/run` is never sent twice: a request whose answer was lost may still be running.
+    `/run` is never sent twice to a server that may have taken it: a request whose answer was lost may still be running.
+    A server that was not reached, or that says 503, has not taken it and is asked again for a while.
     """
 
     def __init__(
@@ -61,12 +72,16 @@ class AgentClient:
         ceiling_s: float,
         admin_secret: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`ceiling_s` is AGENT_TRIAL_TIMEOUT. `transport` replaces the network, for tests."""
+        """`ceiling_s` is AGENT_TRIAL_TIMEOUT. `transport` replaces the network, for tests; `clock` counts seconds."""
         # Limits belong to the transport: httpx ignores `limits=` beside `transport=`.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self.url = url.rstrip("/")
         self.ceiling_s = ceiling_s
+        self._clock = clock
+        self._pause = pause
         self._headers = {"Authorization": f"Bearer {admin_secret}"} if admin_secret else {}
         self._http = httpx.AsyncClient(
             transport=transport or httpx.AsyncHTTPTransport(limits=limits, socket_options=list(KEEPALIVE)),
@@ -79,13 +94,28 @@ class AgentClient:
         Cancelling it closes the connection, which frees the slot of the agent server.
         """
         ceiling = self.ceiling_s if ceiling_s is None else ceiling_s
+        started, left = self._clock(), ceiling
+        while True:
+            try:
+                return await self._post(request, left)
+            except AgentServerAbsent:
+                left = ceiling - (self._clock() - started) - ABSENCE_PAUSE_S
+                if ceiling - left > min(ABSENCE_S, ceiling / 2):
+                    raise
+            await self._pause(ABSENCE_PAUSE_S)
+
+    async def _post(self, request: Mapping[str, Any], ceiling: float) -> TrialReply:
         body = {**request, "deadline_s": ceiling}
         try:
             response = await asyncio.wait_for(self._http.post(f"{self.url}/run", json=body), ceiling)
         except asyncio.TimeoutError as error:  # noqa: UP041 - not the builtin's alias before Python 3.11
             raise TrialCeilingExceeded(f"no answer within {ceiling:g} s") from error
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise AgentServerAbsent(f"{self.url}: {type(error).__name__} {error}".rstrip()) from error
         except httpx.HTTPError as error:
             raise AgentServerUnreachable(f"{self.url}: {type(error).__name__} {error}".rstrip()) from error
+        if response.status_code == 503:
+            raise AgentServerAbsent(f"{self.url}/run answered HTTP 503")
         if response.status_code != 200:
             raise BadReply(f"{self.url}/run answered HTTP {response.status_code}")
         return parse_reply(response.content)
@@ -153,4 +183,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _numbers(value: Mapping[str, Any]) -> dict[str, float]:
-    return {key: float(number) for key, number in value.items() if isinstance(number, (int, float))}
+    """Times from a foreign server: what is no finite number is left out, as a log line could not hold it."""
+    found = {}
+    for key, number in value.items():
+        try:
+            if isinstance(number, (int, float)) and math.isfinite(number):
+                found[key] = float(number)
+        except OverflowError:  # JSON's integers have no bound
+            continue
+    return found

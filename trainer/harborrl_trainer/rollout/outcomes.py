@@ -3,7 +3,6 @@
 Infrastructure is never a number: a sample that the policy could not have caused is aborted, and its cause says why.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -30,6 +29,9 @@ INFRASTRUCTURE = frozenset(
 )
 HOPELESS = frozenset({"TaskNotFound", "InvalidInstanceId", "InvalidAgent"})
 """Infrastructure outcomes that a second run of the same trial cannot change."""
+LARGEST_REWARD = 1e9
+"""A bound on foolishness: the squares of rewards are added up in a group, and one number beyond the range of floats
+would make every advantage of its group NaN."""
 
 MESSAGE_LIMIT = 300
 """Characters of the agent server's message that go into a cause: it is repeated in the line of every trial."""
@@ -99,8 +101,8 @@ def _graded(reply: TrialReply, status: Status, cause: str) -> Verdict:
         return aborted(f"{reply.exit_status} with an empty eval_report")
     if isinstance(reply.reward, bool) or not isinstance(reply.reward, (int, float)):
         return aborted(f"{reply.exit_status} with reward {reply.reward!r}")
-    if not math.isfinite(reply.reward):
-        return aborted(f"{reply.exit_status} with reward {reply.reward}")
+    if not abs(reply.reward) <= LARGEST_REWARD:  # NaN is not
+        return aborted(f"{reply.exit_status} with reward {str(reply.reward)[:40]}, not within +-{LARGEST_REWARD:g}")
     return Verdict(status, float(reply.reward), cause)
 
 

@@ -44,14 +44,24 @@ RunOnce = Callable[[int, float], Awaitable[TrialEnd[Payload]]]
 
 
 async def run_trial(  # noqa: UP047 - Python 3.10 syntax
-    run_once: RunOnce[Payload], *, places: InFlight, ceiling_s: float, clock: Callable[[], float]
+    run_once: RunOnce[Payload],
+    *,
+    places: InFlight,
+    ceiling_s: float,
+    clock: Callable[[], float],
+    needed_s: float = 0.0,
 ) -> TrialHistory[Payload]:
-    """The ceiling covers both runs and starts when the trial has its place: waiting for one costs it nothing."""
+    """The ceiling covers both runs and starts when the trial has its place: waiting for one costs it nothing.
+
+    `needed_s` is the sum of the agent server's budgets: it refuses a run that has less, and that refusal would hide
+    what was wrong.
+    """
     async with places.place():
         started = clock()
         first = await run_once(0, ceiling_s)
         left = ceiling_s - (clock() - started)
-        if first.verdict.status != "aborted" or not first.verdict.retryable or left < ceiling_s * RERUN_SHARE:
+        too_late = left < max(ceiling_s * RERUN_SHARE, needed_s)
+        if first.verdict.status != "aborted" or not first.verdict.retryable or too_late:
             return TrialHistory(first)
         return TrialHistory(await run_once(1, left), replaced=first)
 

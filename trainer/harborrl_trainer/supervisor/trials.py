@@ -74,7 +74,7 @@ class TrialTally:
         self._unreadable = 0
         self._dropped: set[tuple[IncarnationId, int, int]] = set()
         self._rewards: dict[tuple[IncarnationId, int], _Mean] = {}
-        self._evaluations: dict[int, _Mean] = {}
+        self._evaluations: dict[tuple[int, IncarnationId], _Mean] = {}
 
     def add(self, id_: IncarnationId, record: Any) -> None:
         """Count one record of incarnation `id_`; anything that is no trial record counts as unreadable."""
@@ -88,7 +88,7 @@ class TrialTally:
         scored = isinstance(reward, int | float)
         if evaluation:
             if scored:
-                self._evaluations.setdefault(rollout, _Mean()).add(reward)
+                self._evaluations.setdefault((rollout, id_), _Mean()).add(reward)
             return
         self._trials += 1
         self._aborted += aborted
@@ -112,5 +112,6 @@ class TrialTally:
         return found.value if found else None
 
     def evaluations(self) -> dict[int, float]:
-        """Mean reward of each evaluation, by the rollout it followed."""
-        return {rollout: mean.value for rollout, mean in sorted(self._evaluations.items()) if mean.value is not None}
+        """Mean reward of each evaluation, by the rollout it followed; of one that was repeated the last word counts."""
+        ordered = sorted(self._evaluations.items(), key=lambda item: item[0])
+        return {rollout: mean.value for (rollout, _), mean in ordered if mean.value is not None}
