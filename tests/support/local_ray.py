@@ -24,7 +24,7 @@ _PORTS = (
 )
 
 
-def eventually(claim: Callable[[], bool], what: str, logs: Path, seconds: float = 180) -> None:
+def eventually(claim: Callable[[], bool], what: str, logs: Path, seconds: float = 600) -> None:
     """Wait for another process to make `claim` true; if it does not, show what the processes logged into `logs`.
 
     The time is for a machine that is busy with other things: on an idle one a claim takes a few seconds.
