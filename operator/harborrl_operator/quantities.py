@@ -20,5 +20,6 @@ def _number(quantity: str) -> Decimal:
     if quantity[-2:] in _BINARY:
         return Decimal(quantity[:-2]) * _BINARY[quantity[-2:]]
     if quantity[-1] in _POWERS:
-        return Decimal(quantity[:-1]).scaleb(_POWERS[quantity[-1]])
+        scaled: Decimal = Decimal(quantity[:-1]).scaleb(_POWERS[quantity[-1]])
+        return scaled
     return Decimal(quantity)

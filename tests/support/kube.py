@@ -1,13 +1,14 @@
-"""Objects of the real cluster, read and watched. A test never sleeps: `until` returns with the event that made it true."""
+"""Objects of the real cluster, read and watched. A test never sleeps: `until` returns with the event that it awaits."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kubernetes import client, config, watch  # type: ignore[import-untyped]  # the package ships no types
-from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]  # same
-from kubernetes.dynamic.exceptions import ApiException, NotFoundError  # type: ignore[import-untyped]  # same
+from kubernetes import client, config, watch
+from kubernetes.client import ApiException
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import NotFoundError
 
 Manifest = dict[str, Any]
 

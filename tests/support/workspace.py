@@ -1,4 +1,4 @@
-"""A namespace of the tests' own on the real cluster: the quickstart volume, its jobs, and a pod that reads the volume."""
+"""A namespace of the tests' own on the real cluster: the quickstart volume, its jobs, a pod that reads the volume."""
 
 import io
 import json
