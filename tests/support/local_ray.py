@@ -41,6 +41,35 @@ def eventually(claim: Callable[[], bool], what: str, logs: Path, seconds: float 
 @contextmanager
 def local_ray(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
     """Yields the dashboard's URL. Drivers inherit `environment`, as they inherit the Ray container's in a pod."""
+    with ExitStack() as stack:
+        yield _first_that_starts(stack, folder, environment)
+
+
+STARTS = 5
+"""Ray gives its own processes 30 s, a number in its source, which a busy machine may exceed."""
+
+
+def _first_that_starts(stack: ExitStack, folder: Path, environment: Mapping[str, str]) -> str:
+    for _ in range(STARTS):
+        with ExitStack() as attempt:
+            process, dashboard = attempt.enter_context(_ray(folder, environment))
+            if _has_started(process, folder / "ray.log"):
+                stack.push(attempt.pop_all())
+                return dashboard
+    raise AssertionError(f"Ray ended {STARTS} times while starting:\n{(folder / 'ray.log').read_text()[-2000:]}")
+
+
+def _has_started(process: subprocess.Popen[bytes], log: Path) -> bool:
+    pause = Event()
+    while process.poll() is None:
+        if "Ray runtime started" in log.read_text():
+            return True
+        pause.wait(0.1)
+    return False
+
+
+@contextmanager
+def _ray(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
     arguments = [f"--{name}={port}" for name, port in ports.items()]
     mark = f"harborrl-test-{os.getpid()}"
@@ -58,7 +87,7 @@ def local_ray(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
         try:
-            yield f"http://127.0.0.1:{ports['dashboard-port']}"
+            yield process, f"http://127.0.0.1:{ports['dashboard-port']}"
         finally:
             process.send_signal(signal.SIGTERM)
             try:
