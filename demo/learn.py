@@ -61,7 +61,7 @@ class Watch:
         try:
             done = steps(read_metrics(self.cluster, job))
         except CommandError as error:
-            print(f"           the metrics cannot be read now, the next look tries again: {error}", flush=True)  # noqa: T201
+            print(f"           the metrics cannot be read now, the next look tries again: {error}", flush=True)  # noqa: T201 - same
             return None
         self.trained = rollout.get("trained", 0)
         share = spread_share(done)

@@ -81,9 +81,8 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     _connect()
-    model = str(start.checkpoint or job.model.path)
     renderer, stop_tokens = _tokenizer(job)
-    policy, engine = _start_actors(job, start, model, compute, stop_tokens)
+    policy, engine = _start_actors(job, start, compute, stop_tokens)
     store = _store(job, renderer, engine)
     client = _client(job)
     log = TrialLog(layout.trials / "native.jsonl")
@@ -192,12 +191,12 @@ def _tokenizer(job: JobDocument) -> tuple[ChatRenderer, frozenset[int]]:
 
 
 def _start_actors(
-    job: JobDocument, start: StartPoint, model: str, compute: ComputeType, stop_tokens: frozenset[int]
+    job: JobDocument, start: StartPoint, compute: ComputeType, stop_tokens: frozenset[int]
 ) -> tuple[Any, Any]:
     actors.await_nodes(job.nodes, timeout_s=NODES_WAIT_S)
     optimizer = start.checkpoint / checkpoint.OPTIMIZER if start.checkpoint else None
     policy = actors.start_policy(
-        model=model,
+        model=str(start.checkpoint or job.model.path),
         config=policy_config(job.config, compute),
         reference=str(job.model.path),
         optimizer=str(optimizer) if optimizer and optimizer.exists() else None,
