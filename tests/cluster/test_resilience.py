@@ -1,4 +1,4 @@
-"""One run that loses its operator, its supervisor, its agent server and its head pod, in this order, and still ends well.
+"""One run that loses operator, supervisor, agent server and head pod, one after the other, and still ends well.
 
 The tests share the run and follow each other: each waits until the run is where it may hurt it.
 """
@@ -43,11 +43,9 @@ def _run(workspace: Workspace) -> Iterator[None]:
     workspace.until_held(lambda held: not held, NAME, timeout=60)
 
 
-def head_pod(workspace: Workspace, attempt: int = 1) -> Manifest:
-    selector = f"harborrl.dev/job={NAME},harborrl.dev/attempt={attempt},ray.io/node-type=head"
-    return workspace.kube.until(lambda pods: bool(pods), PODS, workspace.namespace, selector=selector, timeout=SECONDS)[
-        0
-    ]
+def head_pod(workspace: Workspace) -> Manifest:
+    selector = f"harborrl.dev/job={NAME},ray.io/node-type=head"
+    return workspace.kube.until(bool, PODS, workspace.namespace, selector=selector, timeout=SECONDS)[0]
 
 
 def until_trained(workspace: Workspace, count: int) -> Manifest:
