@@ -46,10 +46,18 @@ async def job_changed(namespace: str | None, name: str | None, type: str | None,
 @kopf.on.event("v1", "pods", labels=_OURS)
 @kopf.on.event("v1", "configmaps", labels=_OURS)
 @kopf.on.event("ray.io", "v1", "rayclusters", labels=_OURS)
-async def child_changed(name: str | None, labels: kopf.Labels, memo: kopf.Memo, **_: Any) -> None:
+async def child_changed(
+    name: str | None,
+    labels: kopf.Labels,
+    type: str | None,  # noqa: A002 - kopf passes it by this name
+    memo: kopf.Memo,
+    **_: Any,
+) -> None:
     if name == HEARTBEAT:
         memo.runtime.liveness.seen()
         return
-    job, namespace = labels.get(LABEL_JOB), labels.get(LABEL_JOB_NAMESPACE)
-    if job and namespace and labels.get(LABEL_ROLE) not in _NO_CHILDREN:
+    job, namespace, role = labels.get(LABEL_JOB), labels.get(LABEL_JOB_NAMESPACE), labels.get(LABEL_ROLE)
+    if job and namespace and role not in _NO_CHILDREN:
         memo.runtime.queue.add((namespace, job))
+    if type == "DELETED" and role == Role.AGENT_SERVER:
+        memo.runtime.sweep_soon()

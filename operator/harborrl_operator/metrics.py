@@ -10,4 +10,8 @@ QUEUED = Gauge("harborrl_queue_length", "Jobs that wait for a pass, timers inclu
 WATCH_AGE = Gauge(
     "harborrl_watch_age_seconds", "Seconds since our heartbeat was last seen in the watch.", registry=REGISTRY
 )
-SWEPT = Counter("harborrl_swept_anchors", "Sandbox anchors removed because their job was gone.", registry=REGISTRY)
+SWEPT = Counter(
+    "harborrl_swept_anchors",
+    "Sandbox anchors removed because their job or their agent server was gone.",
+    registry=REGISTRY,
+)

@@ -212,23 +212,49 @@ async def test_a_missing_claim_is_named_and_the_job_goes_on_once_it_is_there(
     assert (await job_of(cluster, namespace)).status.phase == "StartingAgentServer"
 
 
+def anchor_of(job: HarborRLJob, name: str) -> dict[str, Any]:
+    """As the agent server makes the one of a job."""
+    labels = {
+        "harborrl.dev/role": "anchor",
+        "harborrl.dev/job": job.name,
+        "harborrl.dev/job-namespace": job.namespace,
+        "harborrl.dev/job-uid": job.uid,
+    }
+    meta = {"name": f"{job.namespace}-{name}", "namespace": "harborrl-sandboxes", "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"server": "agent-1"}}
+
+
 async def test_an_anchor_goes_with_its_job_and_not_before(
     kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
 ) -> None:
     submit()
-    job = await job_of(cluster, namespace)
-    labels = {
-        "harborrl.dev/role": "anchor",
-        "harborrl.dev/job": job.name,
-        "harborrl.dev/job-namespace": namespace,
-        "harborrl.dev/job-uid": job.uid,
-    }
-    meta = {"name": f"{namespace}-anchor", "namespace": "harborrl-sandboxes", "labels": labels}
-    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    await cluster.create(anchor_of(await job_of(cluster, namespace), "job"))
     assert await sweep(cluster) == 0
     kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
     assert submit().returncode == 0  # the same name again is another job
     assert await sweep(cluster) == 1
+
+
+async def test_the_anchor_of_an_agent_server_goes_with_its_pod_and_the_jobs_own_stays(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit()
+    job = await job_of(cluster, namespace)
+    await cluster.create(anchor_of(job, "job"))
+    above = await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-job")
+    assert above is not None
+    below = anchor_of(job, "server")
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": f"{namespace}-job", "uid": above["metadata"]["uid"]}
+    below["metadata"]["ownerReferences"] = [owner]
+    await cluster.create(below)
+    server = {"containers": [{"name": "server", "image": "server"}], "automountServiceAccountToken": False}
+    meta = {"name": "agent-1", "namespace": namespace}
+    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": server})
+    assert await sweep(cluster) == 0
+    kubectl.ok("delete", "pod", "agent-1", "-n", namespace)
+    assert await sweep(cluster) == 1
+    assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-job") is not None
+    assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-server") is None
 
 
 async def test_the_charts_roles_suffice_for_a_whole_life(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubernetes import client, config, watch
-from kubernetes.client import ApiException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import NotFoundError
 
@@ -82,7 +81,7 @@ class Kube:
                 serialize=False,
             ):
                 return
-        except (ApiException, client.ApiException) as error:
+        except client.ApiException as error:
             if error.status != 410:  # the version is too old: the caller lists again
                 raise
 
