@@ -203,6 +203,17 @@ def sandbox_namespace_is_open(job: ResolvedJob, observed: Observed) -> Verdict |
     return None
 
 
+def names_are_free(job: ResolvedJob, observed: Observed) -> Verdict | None:
+    """A forced apply would take the object over, and the job's deletion would take it along."""
+    if not observed.strangers:
+        return None
+    return Verdict(
+        Reason.NAME_TAKEN,
+        f"In namespace {job.job.namespace} there is already {', '.join(observed.strangers)}, which no HarborRLJob made."
+        " Give the job another name, or remove what is in the way.",
+    )
+
+
 def claims_exist(job: ResolvedJob, observed: Observed) -> Verdict | None:
     missing: dict[str, list[str]] = {}
     for role, volume in job.volumes.items():
@@ -259,6 +270,7 @@ CHECKS: Sequence[Check] = (
     start_is_whole,
     backend_is_supported,
     sandbox_namespace_is_open,
+    names_are_free,
     resume_source_exists,
     claims_exist,
     claims_reach_all_pods,

@@ -4,6 +4,7 @@ Pure and level-triggered: each pass reads the world anew and walks the life of a
 until one paragraph has something to say.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 
 from harborrl_operator.arguments import InvalidArgumentsError
@@ -27,6 +28,7 @@ from harborrl_operator.starting import (
     made_from,
     old_pods_obstacle,
     overdue,
+    predecessor_obstacle,
     preflight_obstacle,
 )
 
@@ -141,8 +143,6 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     if is_backing_off(draft):
         return back_off(draft)
     _open(draft)
-    _support(draft, job)
-    draft.apply(config_maps.job_config(job, draft.attempt))
     for phase, obstacle_of in _STEPS:
         obstacle = obstacle_of(draft, job)
         if obstacle is None:
@@ -156,7 +156,14 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     return create_cluster(draft, job)
 
 
-_STEPS = (
+def _lay_ground(draft: Draft, job: ResolvedJob) -> None:
+    _support(draft, job)
+    draft.apply(config_maps.job_config(job, draft.attempt))
+
+
+_STEPS: tuple[tuple[Phase, Callable[[Draft, ResolvedJob], Verdict | None]], ...] = (
+    (Phase.STARTING_AGENT_SERVER, predecessor_obstacle),
+    (Phase.STARTING_AGENT_SERVER, _lay_ground),
     (Phase.STARTING_AGENT_SERVER, agent_server_obstacle),
     (Phase.PREFLIGHT, preflight_obstacle),
     (Phase.STARTING_TRAINER, old_pods_obstacle),

@@ -6,7 +6,7 @@ from decimal import Decimal
 from harborrl_operator.models.trainer import Resources
 
 _POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {f"{prefix}i": 1024 ** (index + 1) for index, prefix in enumerate("KMGTPE")}
+_BINARY: dict[str, int] = {f"{prefix}i": 1024 ** (index + 1) for index, prefix in enumerate("KMGTPE")}
 
 
 def whole_cpus(wanted: Resources | None) -> int | None:
@@ -18,7 +18,7 @@ def whole_cpus(wanted: Resources | None) -> int | None:
 def _number(quantity: str) -> Decimal:
     """`quantity` is what models.trainer.Quantity lets in."""
     if quantity[-2:] in _BINARY:
-        return Decimal(quantity[:-2]) * _BINARY[quantity[-2:]]
+        return Decimal(quantity[:-2]) * Decimal(_BINARY[quantity[-2:]])
     if quantity[-1] in _POWERS:
         return Decimal(quantity[:-1]).scaleb(_POWERS[quantity[-1]])
     return Decimal(quantity)
