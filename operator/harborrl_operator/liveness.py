@@ -19,7 +19,7 @@ LONGEST_SILENCE_SECONDS = 600.0
 HEARTBEAT = "harborrl-operator-heartbeat"
 WATCHED = ("harborrljobs", "deployments", "pods", "rayclusters", "configmaps")
 OPTIONAL = {"rayclusters"}
-"""Not served before KubeRay is installed: its watcher is missed only after it was there. Jobs say that it is missing."""
+"""Not served before KubeRay is installed: its watcher is missed only after it was there. Jobs say so."""
 
 
 class Liveness:

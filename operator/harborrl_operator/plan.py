@@ -118,19 +118,22 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt."""
     draft.delete_stale_clusters()
+    if not draft.observed.progress_exists:
+        draft.apply(config_maps.progress(draft.job))
     judged = _judge(draft.job, draft.observed, settings)
     if isinstance(judged, Verdict):
         said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
         return follow(draft)
     if made_from(draft.cluster) != judged.config_hash:
-        said = "The spec was edited after this attempt began; the edit takes effect with the next attempt or resume."
+        said = (
+            "The spec or the operator's defaults changed after this attempt began; the change takes effect with the"
+            " next attempt or resume."
+        )
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     else:
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
         _support(draft, judged)
-        if not draft.observed.progress_exists:
-            draft.apply(config_maps.progress(judged))
     agent_server_obstacle(draft, judged)
     return follow(draft)
 

@@ -158,12 +158,12 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     )
 
 
+_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")
+"""Kinds on which the preflight and the checks depend."""
+
+
 def _concerned(error: ClusterError) -> ConditionType:
     kind = error.action.split()[1]
     if kind == "RayCluster":
         return ConditionType.TRAINER_READY
-    return (
-        ConditionType.ADMITTED
-        if kind in ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")
-        else ConditionType.AGENT_SERVER_READY
-    )
+    return ConditionType.ADMITTED if kind in _ADMISSION else ConditionType.AGENT_SERVER_READY

@@ -133,7 +133,7 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
 
 def create_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     """The only place that applies a RayCluster, reached only while there is none."""
-    draft.apply(config_maps.progress(job), ray_cluster(job, draft.attempt, draft.observed.claims))
+    draft.apply(config_maps.progress(job.job), ray_cluster(job, draft.attempt, draft.observed.claims))
     draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), head_pod=None)
     verdict = Verdict(Reason.STARTING, f"The trainer of attempt {draft.attempt} starts.")
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)

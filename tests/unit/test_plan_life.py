@@ -164,6 +164,13 @@ def test_an_edit_during_an_attempt_changes_nothing_that_runs_and_is_said() -> No
     assert "takes effect with the next attempt" in message(decided, "Admitted")
 
 
+def test_a_report_that_somebody_deleted_is_made_again_whatever_was_edited() -> None:
+    job = hrl.job()
+    for changes in ({"trainer.maxSeqLen": 4096}, {"trainer.extraArgs": "--save /x"}):
+        decided = decide(hrl.job(changes), hrl.running_world(job, progress_exists=False))
+        assert applied(decided) == ["ConfigMap/quickstart-progress"]
+
+
 def test_an_edit_that_would_be_refused_does_not_stop_the_run() -> None:
     job = hrl.job()
     seen = hrl.running_world(job, progress=hrl.progress())
