@@ -38,12 +38,21 @@ def budgets_fit_ceiling(job: ResolvedJob, _: Observed) -> Verdict | None:
 
 def concurrency_covers_in_flight(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I2, with raw flags and YAML taken into account."""
-    if job.spec.agent_server.url or job.max_concurrent >= job.in_flight:
+    if job.spec.agent_server.url or job.max_concurrent >= job.in_flight or _preset_decides(job):
         return None
     return Verdict(
         Reason.CONCURRENCY_BELOW_IN_FLIGHT,
         f"The trainer keeps {job.in_flight} trials in flight but agentServer.maxConcurrent is {job.max_concurrent}."
         f" Set it to at least {job.in_flight}, or leave it out.",
+    )
+
+
+def _preset_decides(job: ResolvedJob) -> bool:
+    """A preset may set what the job leaves out, and only the trainer knows it: its preflight compares."""
+    explicit = job.spec.trainer.config.model_fields_set
+    sizes = ("rollout_batch_size", "n_samples_per_prompt")
+    return job.spec.trainer.preset is not None and any(
+        size not in explicit and size not in job.raw.counts for size in sizes
     )
 
 
@@ -95,7 +104,28 @@ def environment_is_free(job: ResolvedJob, _: Observed) -> Verdict | None:
     return None
 
 
-_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|ACCESS_KEY|TOKEN|SECRET|PASSWORD)$")
+def no_secret_in_plain_text(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """I8: flags and agent arguments end in ConfigMaps and on command lines."""
+    flags = [f"trainer's flag or YAML key {name}" for name, value in job.raw.values.items() if value]
+    kwargs = [f"agentServer.agentKwargs: {name}" for name, value in job.spec.agent_server.agent_kwargs.items() if value]
+    for where in (*flags, *kwargs):
+        if _SECRET_ARGUMENT.search(where):
+            return Verdict(
+                Reason.PLAIN_SECRET,
+                f"{where} looks like a secret and would be readable in ConfigMaps and process lists. Put it into a"
+                " Secret and give it to the trainer by trainer.env with valueFrom.secretKeyRef.",
+            )
+    return None
+
+
+_SECRET_NAME = re.compile(
+    r"(^|_)(API_?KEY|ACCESS_KEY|PRIVATE_KEY|WANDB_KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
+)
+_SECRET_ARGUMENT = re.compile(
+    r"(api[_-]?key|access_key|private_key|wandb_key|(hf|auth|access|api|bearer)_token|secret|password|passwd)$",
+    re.IGNORECASE,
+)
+"""Narrower: engines have flags such as `--input-key` and `--pad-token`."""
 
 
 def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
@@ -118,7 +148,7 @@ def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
     prompts = job.raw.counts.get("rollout_batch_size") or job.config["rolloutBatchSize"]
     samples = job.raw.counts.get("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
     batch = job.raw.counts.get("global_batch_size") or job.config["globalBatchSize"]
-    # A preset may set any of the three that the user left out, and only the trainer knows it.
+    # A preset may set what the user left out, and only the trainer knows it.
     if job.spec.trainer.preset or prompts * samples % batch == 0:
         return None
     return Verdict(
@@ -203,6 +233,17 @@ def sandbox_namespace_is_open(job: ResolvedJob, observed: Observed) -> Verdict |
     return None
 
 
+def names_are_free(job: ResolvedJob, observed: Observed) -> Verdict | None:
+    """A forced apply would take the object over, and the job's deletion would take it along."""
+    if not observed.strangers:
+        return None
+    return Verdict(
+        Reason.NAME_TAKEN,
+        f"In namespace {job.job.namespace} there is already {', '.join(observed.strangers)}, which no HarborRLJob made."
+        " Give the job another name, or remove what is in the way.",
+    )
+
+
 def claims_exist(job: ResolvedJob, observed: Observed) -> Verdict | None:
     missing: dict[str, list[str]] = {}
     for role, volume in job.volumes.items():
@@ -250,6 +291,7 @@ def is_node_bound(claim: Object) -> bool:
 CHECKS: Sequence[Check] = (
     arguments_are_free,
     environment_is_free,
+    no_secret_in_plain_text,
     budgets_fit_ceiling,
     concurrency_covers_in_flight,
     sandbox_outlives_trial,
@@ -259,6 +301,7 @@ CHECKS: Sequence[Check] = (
     start_is_whole,
     backend_is_supported,
     sandbox_namespace_is_open,
+    names_are_free,
     resume_source_exists,
     claims_exist,
     claims_reach_all_pods,

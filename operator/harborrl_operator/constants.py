@@ -95,6 +95,7 @@ class Reason(StrEnum):
     ENGINE_MISMATCH = "EngineMismatch"
     BATCH_MISMATCH = "BatchMismatch"
     PORT_CONFLICT = "PortConflict"
+    NAME_TAKEN = "NameTaken"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     CLAIM_NOT_SHARED = "ClaimNotShared"
     # Admitted: preflight's findings, in the trainer's words (docs/contracts.md)

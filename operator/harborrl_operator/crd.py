@@ -39,6 +39,9 @@ _SPEC_RULES = (
             " || self.trainer.extraArgs.contains('--rollout-batch-size')"
             " || self.trainer.extraArgs.contains('--n-samples-per-prompt')"
             " || size(self.trainer.customConfigYaml) > 0"
+            # A preset may set what the job leaves out, and only the trainer knows it.
+            " || (has(self.trainer.preset)"
+            " && !(has(self.trainer.config.rolloutBatchSize) && has(self.trainer.config.nSamplesPerPrompt)))"
             " || self.agentServer.maxConcurrent >="
             " (has(self.trainer.config.rolloutBatchSize) ? self.trainer.config.rolloutBatchSize : 64)"
             " * (has(self.trainer.config.nSamplesPerPrompt) ? self.trainer.config.nSamplesPerPrompt : 8)"
@@ -54,8 +57,11 @@ _SPEC_RULES = (
         (
             "!has(self.agentServer.url)"
             " || (self.agentServer.url.matches('^https?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?(/.*)?$')"
-            " && !self.agentServer.url.matches('^https?://[0-9.]+(:|/|$)')"
-            " && !self.agentServer.url.contains('.pod.'))"
+            # Its last label is a number as resolvers read it: 10.0.0.1, 2130706433, 0x7f000001.
+            " && !self.agentServer.url.matches('^https?://([^/:]*\\\\.)?([0-9]+|0[xX][0-9a-fA-F]*)(:|/|$)')"
+            # A dashed address in front, or a name in the zone of pods.
+            " && !self.agentServer.url.matches('^https?://([0-9]+-){3}[0-9]+(\\\\.|:|/|$)')"
+            " && !self.agentServer.url.matches('(?i)^https?://[^/:]+\\\\.[^/:.]+\\\\.pod(\\\\.|:|/|$)'))"
         ),
         (
             "spec.agentServer.url must be an http(s) URL with a stable name such as http://agents.team.svc:30000; an IP"

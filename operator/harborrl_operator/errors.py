@@ -15,6 +15,11 @@ class ClusterError(Exception):
         return self.status == 404
 
     @property
+    def is_refusal(self) -> bool:
+        """What is asked for is not served or not ours to ask: it lasts until somebody changes the cluster."""
+        return self.status in (403, 404)
+
+    @property
     def is_conflict(self) -> bool:
         """Also a uid that no longer matches: the object was replaced."""
         return self.status == 409

@@ -5,7 +5,7 @@ that died is found by its absence: kopf keeps one task a watched resource and do
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from harborrl_operator.constants import LABEL_JOB, LABEL_MANAGED_BY, MANAGED_BY
@@ -13,9 +13,13 @@ from harborrl_operator.constants import LABEL_JOB, LABEL_MANAGED_BY, MANAGED_BY
 BEAT_SECONDS = 20.0
 LONGEST_AGE_SECONDS = 100.0
 """Five beats: kopf itself replaces a silent stream after 70 s."""
+LONGEST_SILENCE_SECONDS = 600.0
+"""An API server that is away is no fault of ours, and a restart brings it no nearer; a client that is broken is one."""
 
 HEARTBEAT = "harborrl-operator-heartbeat"
 WATCHED = ("harborrljobs", "deployments", "pods", "rayclusters", "configmaps")
+OPTIONAL = {"rayclusters"}
+"""Not served before KubeRay is installed: its watcher is missed only after it was there. Jobs say so."""
 
 
 class Liveness:
@@ -23,19 +27,37 @@ class Liveness:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._seen = clock()
+        self._sent = self._seen = clock()
+        self._awaited: float | None = None
+        """When the oldest beat that has not come back was sent."""
+        self._watched: set[str] = set()
+
+    def sent(self) -> None:
+        """A beat was written."""
+        self._sent = self._clock()
+        self._awaited = self._sent if self._awaited is None else self._awaited
 
     def seen(self) -> None:
-        self._seen = self._clock()
+        self._seen, self._awaited = self._clock(), None
 
     def age(self) -> float:
         return self._clock() - self._seen
 
-    def fault(self, watchers: set[str]) -> str | None:
-        """What is wrong, None when all is well; `watchers` are the resources that have a live watcher task."""
-        if self.age() > LONGEST_AGE_SECONDS:
-            return f"the heartbeat was last seen {self.age():.0f} s ago"
-        missing = sorted(set(WATCHED) - watchers)
+    def fault(self, watchers: set[str], ended: Iterable[str] = ()) -> str | None:
+        """What is wrong, None when all is well.
+
+        `watchers` are the resources that have a live watcher task, `ended` our own tasks that should never end.
+        """
+        gone = sorted(ended)
+        if gone:
+            return f"ended: {', '.join(gone)}"
+        now = self._clock()
+        if self._awaited is not None and now - self._awaited > LONGEST_AGE_SECONDS:
+            return f"the heartbeat of {now - self._awaited:.0f} s ago has not come back"
+        if now - self._sent > LONGEST_SILENCE_SECONDS:
+            return f"no heartbeat could be written for {now - self._sent:.0f} s"
+        self._watched |= watchers
+        missing = sorted((set(WATCHED) - OPTIONAL | self._watched) - watchers)
         if missing:
             return f"no watcher for {', '.join(missing)}"
         return None

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.constants import KIND, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, Role
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
@@ -17,7 +17,7 @@ from harborrl_operator.problems import STUCK_SECONDS
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names = job.namespace, job.names
-    selector = f"{LABEL_JOB_UID}={job.uid}"
+    selector = f"{LABEL_JOB}={job.name}"
     sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
     pods, rays, deployment, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
@@ -25,6 +25,9 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         cluster.get("Deployment", namespace, names.agent),
         cluster.get("Namespace", None, sandbox_namespace),
     )
+    all_pods, all_rays = pods, rays
+    pods, rays = ([thing for thing in things if _is_of(thing, job)] for things in (pods, rays))
+    named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
     progress, claims, resume_path = await asyncio.gather(
         cluster.get("ConfigMap", namespace, names.progress),
@@ -41,6 +44,8 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         trainer_pods=_of_role(pods, Role.TRAINER),
         progress=(report.get("data") or {}).get("progress") if report else None,
         progress_exists=report is not None,
+        predecessors=_predecessors(job, all_pods, all_rays, named),
+        strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
         sandbox_namespace=sandboxes,
         resume_path=resume_path,
@@ -54,9 +59,50 @@ def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
     return tuple(sorted(ours, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True))
 
 
+_POD_ROLES = (Role.PREFLIGHT, Role.TRAINER)
+"""Pods that a new run of the same name must not meet; an agent server of a deleted job leaves by itself."""
+
+
+async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]:
+    """What there is under the names that we are about to apply, whoever made it: a forced apply would take it over."""
+    names = job.names
+    wanted = (
+        ("ConfigMap", names.config),
+        ("ConfigMap", names.progress),
+        ("Deployment", names.agent),
+        ("RayCluster", names.ray_cluster(job.status.attempt)),
+        ("Service", names.agent),
+        ("Service", names.agents),
+        ("Service", names.trainer),
+    )
+    found = await asyncio.gather(*(cluster.get(kind, job.namespace, name) for kind, name in wanted))
+    return [(kind, thing) for (kind, _), thing in zip(wanted, found, strict=True) if thing is not None]
+
+
+def _predecessors(
+    job: HarborRLJob, pods: list[Object], rays: list[Object], named: list[tuple[str, Object]]
+) -> tuple[tuple[str, Object], ...]:
+    """A Service is missing on purpose: taking one over does no harm, and deleting them is no right of ours."""
+    seen = (
+        *(("Pod", pod) for pod in pods if labels(pod).get(LABEL_ROLE) in _POD_ROLES),
+        *(("RayCluster", ray) for ray in rays),
+        *((kind, thing) for kind, thing in named if kind in ("ConfigMap", "Deployment")),
+    )
+    return tuple((kind, thing) for kind, thing in seen if _is_left_behind(thing, job))
+
+
+def _is_left_behind(thing: Object, job: HarborRLJob) -> bool:
+    """Of a job of our name with another uid: names are unique, so that job is gone."""
+    return labels(thing).get(LABEL_JOB) == job.name and labels(thing).get(LABEL_JOB_UID) not in (None, job.uid)
+
+
+def _is_of(thing: Object, job: HarborRLJob) -> bool:
+    return labels(thing).get(LABEL_JOB_UID) == job.uid
+
+
 def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:
     """An object of the same name that belongs to a deleted job of that name is not ours."""
-    return thing if thing is not None and labels(thing).get(LABEL_JOB_UID) == job.uid else None
+    return thing if thing is not None and _is_of(thing, job) else None
 
 
 async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Object | None]:

@@ -24,6 +24,10 @@ class Observed:
     progress: str | None = None
     """The supervisor's progress document (docs/contracts.md) as it was written, None while there is none."""
     progress_exists: bool = False
+    predecessors: tuple[tuple[str, Object], ...] = ()
+    """Kind and object of what is left of a deleted job of this name; looked for while there is no RayCluster."""
+    strangers: tuple[str, ...] = ()
+    """Kind and name of objects that bear a name of ours and belong to no job; looked for as above."""
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
@@ -34,9 +38,6 @@ class Observed:
 
     def pods_of_attempt(self, attempt: int) -> tuple[Object, ...]:
         return tuple(pod for pod in self.trainer_pods if attempt_of(pod) == attempt)
-
-    def pods_of_other_attempts(self, attempt: int) -> tuple[Object, ...]:
-        return tuple(pod for pod in self.trainer_pods if attempt_of(pod) != attempt)
 
 
 def attempt_of(pod: Object) -> int:

@@ -4,6 +4,7 @@ Pure and level-triggered: each pass reads the world anew and walks the life of a
 until one paragraph has something to say.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 
 from harborrl_operator.arguments import InvalidArgumentsError
@@ -27,6 +28,7 @@ from harborrl_operator.starting import (
     made_from,
     old_pods_obstacle,
     overdue,
+    predecessor_obstacle,
     preflight_obstacle,
 )
 
@@ -116,19 +118,22 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt."""
     draft.delete_stale_clusters()
+    if not draft.observed.progress_exists:
+        draft.apply(config_maps.progress(draft.job))
     judged = _judge(draft.job, draft.observed, settings)
     if isinstance(judged, Verdict):
         said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
         return follow(draft)
     if made_from(draft.cluster) != judged.config_hash:
-        said = "The spec was edited after this attempt began; the edit takes effect with the next attempt or resume."
+        said = (
+            "The spec or the operator's defaults changed after this attempt began; the change takes effect with the"
+            " next attempt or resume."
+        )
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     else:
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
         _support(draft, judged)
-        if not draft.observed.progress_exists:
-            draft.apply(config_maps.progress(judged))
     agent_server_obstacle(draft, judged)
     return follow(draft)
 
@@ -141,8 +146,6 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     if is_backing_off(draft):
         return back_off(draft)
     _open(draft)
-    _support(draft, job)
-    draft.apply(config_maps.job_config(job, draft.attempt))
     for phase, obstacle_of in _STEPS:
         obstacle = obstacle_of(draft, job)
         if obstacle is None:
@@ -156,7 +159,14 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     return create_cluster(draft, job)
 
 
-_STEPS = (
+def _lay_ground(draft: Draft, job: ResolvedJob) -> None:
+    _support(draft, job)
+    draft.apply(config_maps.job_config(job, draft.attempt))
+
+
+_STEPS: tuple[tuple[Phase, Callable[[Draft, ResolvedJob], Verdict | None]], ...] = (
+    (Phase.STARTING_AGENT_SERVER, predecessor_obstacle),
+    (Phase.STARTING_AGENT_SERVER, _lay_ground),
     (Phase.STARTING_AGENT_SERVER, agent_server_obstacle),
     (Phase.PREFLIGHT, preflight_obstacle),
     (Phase.STARTING_TRAINER, old_pods_obstacle),

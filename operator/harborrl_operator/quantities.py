@@ -18,7 +18,7 @@ def whole_cpus(wanted: Resources | None) -> int | None:
 def _number(quantity: str) -> Decimal:
     """`quantity` is what models.trainer.Quantity lets in."""
     if quantity[-2:] in _BINARY:
-        return Decimal(Decimal(quantity[:-2]) * _BINARY[quantity[-2:]])
+        return Decimal(quantity[:-2]) * Decimal(_BINARY[quantity[-2:]])
     if quantity[-1] in _POWERS:
         scaled: Decimal = Decimal(quantity[:-1]).scaleb(_POWERS[quantity[-1]])
         return scaled

@@ -42,7 +42,13 @@ class Reconciler:
             await self._write_invalid(raw, str(error))
             return None
         now = self._now()
-        decided = plan(job, await observe(self._cluster, job, self._settings, now), self._settings, now)
+        try:
+            observed = await observe(self._cluster, job, self._settings, now)
+        except ClusterError as error:
+            if error.is_refusal:
+                await self._write(job, with_failures(job.status, job.status, [error], now))
+            raise
+        decided = plan(job, observed, self._settings, now)
         status, failures = await self._carry_out(decided, job, now)
         await self._write(job, status)
         return RETRY_SECONDS if failures else decided.requeue_after
@@ -143,6 +149,8 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     conditions = Conditions([*carried, *settled], after.observed_generation, to_text(now))
     for error in reversed(failures):
         message = f"The API server refused to {error}. It is tried again; correct what it names."
+        if error.action == "list RayCluster" and error.is_absent:
+            message += " Is KubeRay installed?"
         conditions.set(_concerned(error), "False", Reason.APPLY_FAILED, message)
     first = f"The API server refused to {failures[0]}."
     return after.model_copy(
@@ -150,8 +158,12 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     )
 
 
+_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")
+"""Kinds on which the preflight and the checks depend."""
+
+
 def _concerned(error: ClusterError) -> ConditionType:
     kind = error.action.split()[1]
     if kind == "RayCluster":
         return ConditionType.TRAINER_READY
-    return ConditionType.ADMITTED if kind in ("ConfigMap", "Pod") else ConditionType.AGENT_SERVER_READY
+    return ConditionType.ADMITTED if kind in _ADMISSION else ConditionType.AGENT_SERVER_READY

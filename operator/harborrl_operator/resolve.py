@@ -125,6 +125,7 @@ class ResolvedJob:
         shape = {
             "document": document,
             "trainer": _dump(self.spec.trainer),
+            "agentServer": {**_dump(self.spec.agent_server), "image": self.agent_server_image},
             "volumes": {role: _dump(volume) for role, volume in self.volumes.items()},
         }
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:12]

@@ -7,8 +7,11 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.models.status import AgentServerStatus
 from harborrl_operator.observed import Object, condition_of, head_pod, is_terminating, labels, name_of, pod_phase
 from harborrl_operator.problems import first_pod_problem, last_words, ray_cluster_problem
-from harborrl_operator.progress import Progress, UnreadableProgressError, read_progress, stall
+from harborrl_operator.progress import Progress, UnreadableProgressError, has_elapsed, read_progress, stall
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
+
+STOPPED_MARGIN_SECONDS = 60
+"""Beyond the checkpoint's grace: by then the head of a stopped driver is gone, or nobody takes it away."""
 
 
 def current_progress(draft: Draft) -> Progress | None:
@@ -45,15 +48,25 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
         return None
     if progress.driver.state == "SUCCEEDED":
         return draft.finish(Verdict(Reason.COMPLETED, _success(draft, progress)), succeeded=True)
-    if progress.incarnation <= draft.trainer.released_incarnation or draft.job.spec.suspend:
-        return None  # we took its cluster away: that it stopped is no failure
+    if progress.incarnation <= draft.trainer.released_incarnation or draft.job.spec.suspend or _is_held_back(draft):
+        return None  # we or the queue took its cluster away: that it ended is no failure
     if progress.driver.state == "FAILED":
         said = progress.driver_message or "The driver failed without a message. Look at traces/driver.log of the run."
         return attempt_failed(draft, progress.failure_class, said)
-    if progress.driver.state == "STOPPED" and head_pod(_pods(draft)) is None:
+    if progress.driver.state == "STOPPED" and _stays_stopped(draft):
         said = progress.driver_message or "The driver was stopped with its head pod."
         return attempt_failed(draft, "infrastructure", said)
     return None
+
+
+def _stays_stopped(draft: Draft) -> bool:
+    """A driver is stopped when its head is about to go; one that was stopped by hand would leave an idle head.
+
+    A head that is not ready may be the next incarnation's, which has not reported yet.
+    """
+    head = head_pod(_pods(draft))
+    patience = draft.job.spec.checkpoint.grace_seconds + STOPPED_MARGIN_SECONDS
+    return head is None or (_is_ready(head) and has_elapsed(draft.value("starting_since"), patience, draft.now))
 
 
 def _success(draft: Draft, progress: Progress) -> str:
@@ -68,10 +81,10 @@ def _success(draft: Draft, progress: Progress) -> str:
 
 def follow(draft: Draft) -> Plan:
     """Queue, head, pods, driver: the first one that is not there is what the job waits for."""
-    cluster, pods = draft.cluster, _pods(draft)
+    pods = _pods(draft)
     draft.open_attempt()
     draft.update_trainer(ray_cluster=draft.job.names.ray_cluster(draft.attempt))
-    if cluster is not None and cluster["spec"].get("suspend"):
+    if _is_held_back(draft):
         return _queued(draft)
     head = head_pod(pods)
     if head is None:
@@ -98,6 +111,11 @@ def follow(draft: Draft) -> Plan:
 
 def _pods(draft: Draft) -> tuple[Object, ...]:
     return draft.observed.pods_of_attempt(draft.attempt)
+
+
+def _is_held_back(draft: Draft) -> bool:
+    """By Kueue, which owns the cluster's `suspend`."""
+    return draft.cluster is not None and bool(draft.cluster["spec"].get("suspend"))
 
 
 def _queued(draft: Draft) -> Plan:

@@ -72,6 +72,7 @@ class Runtime:
 
     async def _beat(self) -> None:
         await self._cluster.apply(heartbeat(self._settings.operator_namespace, int(time.time())))
+        self.liveness.sent()
 
     async def _every(
         self, seconds: float, work: Callable[[], Awaitable[None]], wanted: asyncio.Event | None = None
@@ -98,7 +99,8 @@ class Runtime:
         await web.TCPSite(self._server, "0.0.0.0", port).start()  # noqa: S104 - the kubelet probes the pod's address
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        fault = self.liveness.fault(live_watchers())
+        ended = [task.get_name() for task in self._tasks if task.done()]
+        fault = self.liveness.fault(live_watchers(), ended)
         return web.Response(text=fault or "ok", status=503 if fault else 200)
 
     async def _metrics(self, _: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.models.status import AgentServerStatus, PreflightStatus
-from harborrl_operator.observed import Object, annotations
+from harborrl_operator.observed import Object, annotations, name_of
 from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
 from harborrl_operator.problems import deployment_problem, first_pod_problem, pod_problem
 from harborrl_operator.progress import has_elapsed
@@ -66,7 +66,7 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
         return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs again, for this attempt."))
     outcome = read_outcome(pod)
     if outcome is None:
-        problem = pod_problem(pod, draft.now, draft.observed.warnings.get(preflight_name(pod), ""))
+        problem = pod_problem(pod, draft.now, draft.observed.warnings.get(name_of(pod), ""))
         if problem:
             draft.set(ConditionType.ADMITTED, "False", problem.reason, problem.message)
             return problem
@@ -78,10 +78,6 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
     said = " ".join(("All checks and the preflight passed.", *outcome.notes))
     draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     return None
-
-
-def preflight_name(pod: Object) -> str:
-    return str(pod["metadata"]["name"])
 
 
 def _await(draft: Draft, verdict: Verdict) -> Verdict:
@@ -109,13 +105,27 @@ def _refused(draft: Draft, pod: Object, outcome: PreflightOutcome, refusal: Verd
     return refusal
 
 
+def predecessor_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
+    """Our names must be nobody's: an apply would adopt a deleted job's last report as ours, and KubeRay its pods."""
+    left = draft.observed.predecessors
+    if not left:
+        return None
+    for kind, thing in left:
+        draft.delete(kind, [thing])
+    names = ", ".join(sorted({f"{kind} {name_of(thing)}" for kind, thing in left}))
+    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, f"Waits for what is left of a deleted job of this name: {names}.")
+    draft.set(ConditionType.AGENT_SERVER_READY, "False", obstacle.reason, obstacle.message)
+    draft.look_again = 5.0
+    return obstacle
+
+
 def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
-    """Two attempts at once would write to the same run."""
-    old = draft.observed.pods_of_other_attempts(draft.attempt)
+    """Two heads at once would write to the same run; without a RayCluster every trainer pod is an old one."""
+    old = draft.observed.trainer_pods
     if not old:
         return None
-    names = ", ".join(str(pod["metadata"]["name"]) for pod in old)
-    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, f"Waits for pods of an earlier attempt to end: {names}.")
+    names = ", ".join(name_of(pod) for pod in old)
+    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, f"Waits for earlier trainer pods to end: {names}.")
     draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
     draft.look_again = 5.0
     return obstacle
@@ -123,7 +133,7 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
 
 def create_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     """The only place that applies a RayCluster, reached only while there is none."""
-    draft.apply(config_maps.progress(job), ray_cluster(job, draft.attempt, draft.observed.claims))
+    draft.apply(config_maps.progress(job.job), ray_cluster(job, draft.attempt, draft.observed.claims))
     draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), head_pod=None)
     verdict = Verdict(Reason.STARTING, f"The trainer of attempt {draft.attempt} starts.")
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)

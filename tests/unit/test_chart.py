@@ -80,3 +80,19 @@ def test_the_sandbox_namespace_is_open_to_sandboxes_and_closed_to_the_network(he
 @pytest.mark.parametrize("wrong", ["images.pullPolicy=Sometimes", "sandboxes.namespace=Not_a_name", "oops=1"])
 def test_wrong_values_are_refused_by_the_schema(helm: str, wrong: str) -> None:
     assert run(helm, "template", "h", str(CHART), "--kube-version", "1.35.0", "--set", wrong).returncode != 0
+
+
+def test_names_that_yaml_would_read_as_numbers_stay_names(helm: str) -> None:
+    values = {
+        "sandboxes.namespace": "123",
+        "operator.priorityClassName": "1e3",
+        "images.operator": "0x1f",
+        "images.pullSecrets[0]": "456",
+    }
+    rendered = render(helm, *(word for item in values.items() for word in ("--set-string", "=".join(item))))
+    named = {thing["kind"]: thing["metadata"] for thing in rendered}
+    pod = next(thing for thing in rendered if thing["kind"] == "Deployment")["spec"]["template"]["spec"]
+    account = next(thing for thing in rendered if thing["kind"] == "ServiceAccount")
+    assert (named["Namespace"]["name"], named["ResourceQuota"]["namespace"]) == ("123", "123")
+    assert (pod["priorityClassName"], pod["containers"][0]["image"]) == ("1e3", "0x1f")
+    assert account["imagePullSecrets"] == [{"name": "456"}]

@@ -117,6 +117,15 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 REFUSALS += [
+    ("a secret in a flag", {"trainer.extraArgs": "--wandb-key abc123"}, "PlainSecret", "wandb_key looks like a secret"),
+    ("a secret in YAML", {"trainer.customConfigYaml": "hf_token: abc123"}, "PlainSecret", "hf_token looks like"),
+    ("a secret for the agent", {"agentServer.agentKwargs": {"apiKey": "abc123"}}, "PlainSecret", "agentKwargs: apiKey"),
+    (
+        "a secret in a lower-case variable",
+        {"trainer.env": [{"name": "wandb_api_key", "value": "abc123"}]},
+        "PlainSecret",
+        "wandb_api_key looks like a secret",
+    ),
     (
         "a router on a session server's port",
         {"trainer.ports": {"session": 30998, "sessionCount": 4}},
@@ -163,6 +172,8 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
         {"rollout.agentTrialTimeoutSeconds": 10, "agentServer.url": "http://agents.team.svc:30000"},
         {"trainer.preset": "p", "trainer.config.globalBatchSize": 3},
         {"trainer.recipeArgs": "# --save nothing\n--swiglu"},
+        {"trainer.extraArgs": "--input-key prompt --label-key metadata --pad-token x --use-token-output"},
+        {"trainer.preset": "p", "trainer.config": {}, "agentServer.maxConcurrent": 8},
     ],
     ids=str,
 )

@@ -8,6 +8,7 @@ import yaml
 from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources import config_maps, preflight, rbac, services
 from harborrl_operator.resources.agent_server import deployment
+from harborrl_operator.resources.common import storage_volumes
 from harborrl_operator.resources.ray_cluster import ray_cluster
 from support import golden, hrl
 
@@ -103,3 +104,34 @@ def test_the_users_environment_cannot_replace_ours() -> None:
     values = {variable["name"]: variable.get("value") for variable in head["env"]}
     assert values["HARBORRL_JOB"] == "/etc/harborrl/job.json"
     assert values["MINE"] == "x"
+
+
+def _resolved(changes: dict[str, Any]) -> ResolvedJob:
+    return resolve(hrl.job(changes), hrl.SETTINGS)
+
+
+def test_dollars_in_an_agents_arguments_reach_the_server_as_they_were_written() -> None:
+    """The kubelet expands $(VAR) and reads $$ as one dollar."""
+    job = _resolved({"agentServer.agentKwargs": {"prompt": "pay $$5 to $(HARBOR_ADMIN_SECRET)"}})
+    (container,) = deployment(job, {})["spec"]["template"]["spec"]["containers"]
+    words = container["args"]
+    assert words[words.index("--agent-kwargs") + 1] == '{"prompt":"pay $$$$5 to $$(HARBOR_ADMIN_SECRET)"}'
+
+
+def test_two_long_claims_that_differ_at_their_end_are_two_volumes() -> None:
+    job = _resolved({"storage": {"models": {"pvc": "a" * 62 + "b"}, "tasks": {"pvc": "a" * 62 + "c"}}})
+    names = [volume["name"] for volume in storage_volumes(job, ("models", "tasks"))]
+    assert len(set(names)) == 2
+    assert max(map(len, names)) <= 63
+
+
+def test_a_preflight_pulls_and_is_placed_like_the_trainer_but_needs_no_gpu_node() -> None:
+    overrides = {
+        "imagePullSecrets": [{"name": "r"}],
+        "tolerations": [{"operator": "Exists"}],
+        "nodeSelector": {"gpu": "1"},
+    }
+    spec = preflight.pod(_resolved({"trainer.podOverrides": overrides}), 1, {})["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "r"}]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert "nodeSelector" not in spec

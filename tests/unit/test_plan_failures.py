@@ -299,6 +299,35 @@ def test_a_preflight_that_ends_with_other_json_has_crashed(said: str) -> None:
     assert said in message(decided, "Admitted")
 
 
+@pytest.mark.parametrize("state", ["FAILED", "STOPPED"])
+def test_a_preemption_that_no_pass_saw_begin_costs_no_attempt(state: str) -> None:
+    """The operator was away while the queue took the cluster and the driver ended."""
+    job = hrl.job()
+    running = then(job, decide(job, hrl.running_world(job, progress=hrl.progress())))
+    taken = {"quickstart-a1": hrl.ray_cluster(job, suspend=True)}
+    decided = decide(running, hrl.running_world(job, ray_clusters=taken, trainer_pods=(), progress=hrl.progress(state)))
+    assert condition(decided, "TrainerReady") == ("False", "Queued")
+    back = hrl.running_world(job, trainer_pods=(), progress=hrl.progress(state))
+    assert decide(then(job, decided), back).status.attempt == 1
+
+
+def test_a_head_that_still_starts_is_not_blamed_for_the_stop_of_the_one_before() -> None:
+    job = hrl.job()
+    starting = (hrl.trainer_pod("head", phase="Pending", ready=False),)
+    seen = hrl.running_world(job, progress=hrl.progress("STOPPED"), trainer_pods=starting)
+    assert decide(then(job, decide(job, seen)), seen, after=600).status.attempt == 1
+
+
+def test_a_driver_that_was_stopped_by_hand_does_not_leave_an_idle_head_until_the_deadline() -> None:
+    job = hrl.job()
+    seen = hrl.running_world(job, progress=hrl.progress("STOPPED", message="Stopped by its user."))
+    first = decide(job, seen)
+    assert first.status.attempt == 1
+    later = decide(then(job, first), seen, after=91)
+    assert later.status.attempt == 2
+    assert "Stopped by its user." in later.status.message
+
+
 class TestAStall:
     def after(self, seconds: float, changes: dict[str, Any] | None = None, in_flight: int = 0) -> Plan:
         job = hrl.job(changes)

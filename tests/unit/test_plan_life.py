@@ -122,6 +122,38 @@ def test_a_resume_keeps_the_attempt_and_forgives_the_driver_that_the_suspend_sto
     assert decided.status.attempt == 1
 
 
+def test_a_resume_waits_until_the_pods_that_the_suspend_ended_are_gone() -> None:
+    job = hrl.job({"suspend": True})
+    resumed = then(job, decide(job, hrl.running_world(job, progress=hrl.progress())), suspend=False)
+    pod = hrl.preflight_pod(resumed, exit_code=0, message=hrl.PASSED)
+    saving = hrl.world(
+        deployment=hrl.deployment(), preflight_pod=pod, trainer_pods=(hrl.trainer_pod(terminating=True),)
+    )
+    decided = decide(resumed, saving)
+    assert condition(decided, "TrainerReady") == ("False", "WaitingForOldPods")
+    assert not [name for name in applied(decided) if name.startswith("RayCluster")]
+
+
+def test_what_a_deleted_job_of_the_same_name_left_is_removed_before_anything_is_applied() -> None:
+    """An apply would adopt its report, whose SUCCEEDED would end the new run at once."""
+    job = hrl.job()
+    report = {"metadata": {"name": "quickstart-progress", "namespace": "research", "uid": "cm-1"}}
+    seen = hrl.world(predecessors=(("ConfigMap", report), ("Pod", hrl.trainer_pod(terminating=True))))
+    decided = decide(job, seen)
+    assert decided.apply == ()
+    assert deleted(decided) == ["ConfigMap/quickstart-progress"]
+    assert condition(decided, "AgentServerReady") == ("False", "WaitingForOldPods")
+    late = decide(then(job, decided), seen, after=job.spec.trainer.start_deadline_seconds + 1)
+    assert condition(late, "Failed") == ("True", "StartDeadlineExceeded")
+
+
+def test_an_object_that_no_job_made_is_never_taken_over() -> None:
+    decided = decide(hrl.job(), hrl.world(strangers=("ConfigMap quickstart-config",)))
+    assert condition(decided, "Admitted") == ("False", "NameTaken")
+    assert "ConfigMap quickstart-config" in message(decided, "Admitted")
+    assert decided.apply == ()
+
+
 def test_an_own_server_gets_no_deployment_and_preflight_judges_it() -> None:
     decided = decide(hrl.job({"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
     assert not [name for name in applied(decided) if "agent" in name]
@@ -138,6 +170,13 @@ def test_an_edit_during_an_attempt_changes_nothing_that_runs_and_is_said() -> No
     assert deleted(decided) == []
     assert decided.status.phase == "Running"
     assert "takes effect with the next attempt" in message(decided, "Admitted")
+
+
+def test_a_report_that_somebody_deleted_is_made_again_whatever_was_edited() -> None:
+    job = hrl.job()
+    for changes in ({"trainer.maxSeqLen": 4096}, {"trainer.extraArgs": "--save /x"}):
+        decided = decide(hrl.job(changes), hrl.running_world(job, progress_exists=False))
+        assert applied(decided) == ["ConfigMap/quickstart-progress"]
 
 
 def test_an_edit_that_would_be_refused_does_not_stop_the_run() -> None:

@@ -75,7 +75,7 @@ def histories(draw: st.DrawFn) -> tuple[HarborRLJob, list[tuple[Observed, Plan]]
 
 @given(histories())
 @settings(max_examples=150, deadline=None)
-def test_a_ray_cluster_is_applied_only_when_there_is_none_and_no_pod_of_another_attempt(
+def test_a_ray_cluster_is_applied_only_when_there_is_none_and_no_trainer_pod_is_left(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
     for seen, decided in history[1]:
@@ -83,8 +83,7 @@ def test_a_ray_cluster_is_applied_only_when_there_is_none_and_no_pod_of_another_
         assert len(made) <= 1
         for cluster in made:
             assert cluster["metadata"]["name"] not in seen.ray_clusters
-            attempt = int(cluster["metadata"]["labels"]["harborrl.dev/attempt"])
-            assert seen.pods_of_other_attempts(attempt) == ()
+            assert seen.trainer_pods == ()
 
 
 @given(histories())

@@ -1,13 +1,16 @@
 """What the API server refuses and what the watch no longer tells is said, once."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError
-from harborrl_operator.liveness import LONGEST_AGE_SECONDS, WATCHED, Liveness, heartbeat
+from harborrl_operator.liveness import LONGEST_AGE_SECONDS, LONGEST_SILENCE_SECONDS, WATCHED, Liveness, heartbeat
 from harborrl_operator.models import InvalidJobError, parse_job
-from harborrl_operator.reconcile import with_failures
+from harborrl_operator.reconcile import Reconciler, with_failures
 from support import hrl
 
 LATER = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
@@ -52,20 +55,87 @@ def test_an_unreadable_spec_names_each_field() -> None:
         parse_job(raw)
 
 
+class WithoutKubeRay(Cluster):
+    """Holds one job; lists of RayClusters are not served."""
+
+    def __init__(self) -> None:
+        self.job: dict[str, Any] = {
+            "metadata": {"namespace": "research", "name": "quickstart", "uid": hrl.UID, "generation": 1},
+            "spec": hrl.QUICKSTART_SPEC,
+        }
+        self.writes = 0
+
+    async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:  # noqa: ARG002
+        return self.job if kind == "HarborRLJob" else None
+
+    async def find(
+        self,
+        kind: str,
+        namespace: str | None,  # noqa: ARG002
+        selector: str = "",  # noqa: ARG002
+        fields: str = "",  # noqa: ARG002
+    ) -> list[dict[str, Any]]:
+        if kind == "RayCluster":
+            raise ClusterError("list RayCluster", 404, "the server could not find the requested resource")
+        return []
+
+    async def apply(self, thing: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
+        assert subresource == "status"
+        self.writes += 1
+        self.job = {**self.job, "status": thing["status"]}
+        return self.job
+
+    async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(thing)
+
+
+async def test_a_cluster_without_kuberay_is_said_once_in_the_job() -> None:
+    cluster = WithoutKubeRay()
+    reconciler = Reconciler(cluster, hrl.SETTINGS, lambda: LATER)
+    for _ in range(2):
+        with pytest.raises(ClusterError):
+            await reconciler.reconcile("research", "quickstart")
+    assert cluster.writes == 1
+    assert cluster.job["status"]["reason"] == "ApplyFailed"
+    (trainer,) = cluster.job["status"]["conditions"]
+    assert trainer["type"] == "TrainerReady"
+    assert "Is KubeRay installed?" in trainer["message"]
+
+
 class TestLiveness:
-    def test_fails_when_our_own_heartbeat_no_longer_comes_back(self) -> None:
+    def test_fails_when_a_beat_that_was_written_does_not_come_back(self) -> None:
         now = 0.0
         liveness = Liveness(lambda: now)
+        liveness.sent()
         now = LONGEST_AGE_SECONDS
+        liveness.sent()
         assert liveness.fault(set(WATCHED)) is None
         now += 1
-        assert "heartbeat was last seen 101 s ago" in str(liveness.fault(set(WATCHED)))
+        assert "heartbeat of 101 s ago has not come back" in str(liveness.fault(set(WATCHED)))
         liveness.seen()
         assert liveness.fault(set(WATCHED)) is None
 
+    def test_an_api_server_that_is_away_is_not_the_operators_fault_until_it_lasts(self) -> None:
+        now = 0.0
+        liveness = Liveness(lambda: now)
+        liveness.sent()
+        liveness.seen()
+        now = LONGEST_SILENCE_SECONDS
+        assert liveness.fault(set(WATCHED)) is None
+        now += 1
+        assert "no heartbeat could be written for 601 s" in str(liveness.fault(set(WATCHED)))
+
     def test_names_the_resource_whose_watcher_is_gone(self) -> None:
         liveness = Liveness(lambda: 0.0)
+        assert liveness.fault(set(WATCHED) - {"pods"}) == "no watcher for pods"
+        assert liveness.fault(set(WATCHED)) is None
         assert liveness.fault(set(WATCHED) - {"rayclusters"}) == "no watcher for rayclusters"
+
+    def test_a_cluster_without_kuberay_does_not_restart_the_operator_for_ever(self) -> None:
+        assert Liveness(lambda: 0.0).fault(set(WATCHED) - {"rayclusters"}) is None
+
+    def test_a_task_of_ours_that_ended_is_a_fault(self) -> None:
+        assert Liveness(lambda: 0.0).fault(set(WATCHED), ["queue"]) == "ended: queue"
 
     def test_the_heartbeat_is_selected_by_the_watch_and_belongs_to_no_job(self) -> None:
         assert heartbeat("ns", 1)["metadata"]["labels"]["harborrl.dev/job"] == ""

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harborrl_operator.resolve import resolve
 from support import hrl
 
@@ -73,6 +75,21 @@ def test_the_configuration_hash_ignores_suspend_and_generation_and_nothing_that_
         {"storage.models": {"pvc": "x"}},
     ):
         assert hashed() != hashed(change)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"agentServer.resources": {"limits": {"memory": "4Gi"}}},
+        {"agentServer.image": "server:2"},
+        {"agentServer.adminSecretRef": {"name": "other"}},
+        {"agentServer.podOverrides": {"hostNetwork": True}},
+    ],
+    ids=str,
+)
+def test_an_edit_of_the_agent_server_is_an_edit_too(changes: dict[str, Any]) -> None:
+    """Or it would restart the server under a running attempt."""
+    assert resolve(hrl.job(changes), hrl.SETTINGS).config_hash != resolve(hrl.job(), hrl.SETTINGS).config_hash
 
 
 def test_a_resume_names_the_other_runs_directory_or_the_users_path() -> None:

@@ -34,7 +34,7 @@ def deployment(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[st
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(job, job.job.names.agent, Role.AGENT_SERVER),
+        "metadata": metadata(job.job, job.job.names.agent, Role.AGENT_SERVER),
         "spec": {
             "replicas": 1,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
@@ -102,12 +102,13 @@ def _flags(job: ResolvedJob) -> list[str]:
     }
     if server.reward_key:
         values["--reward-key"] = server.reward_key
-    return [word for flag, value in values.items() for word in (flag, str(value))]
+    # The kubelet expands $(VAR) in arguments and reads $$ as $: a prompt or a secret's name is neither.
+    return [word for flag, value in values.items() for word in (flag, str(value).replace("$", "$$"))]
 
 
 def _environment(job: ResolvedJob) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = [
-        {"name": "HARBOR_TASKS_DIR", "value": _tasks_dir(job)},
+        {"name": "HARBOR_TASKS_DIR", "value": _tasks_dir(job).replace("$", "$$")},
         {"name": "HARBORRL_JOB_NAMESPACE", "value": job.job.namespace},
         {"name": "HARBORRL_JOB_NAME", "value": job.job.name},
         {"name": "HARBORRL_JOB_UID", "value": job.job.uid},

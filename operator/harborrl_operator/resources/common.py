@@ -1,5 +1,6 @@
 """What several children share: metadata, volumes, environment, security."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from harborrl_operator.constants import (
     UID,
     Role,
 )
+from harborrl_operator.models import HarborRLJob
 from harborrl_operator.models.trainer import Resources
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
@@ -19,18 +21,18 @@ from harborrl_operator.resolve import MOUNTS, ResolvedJob
 READ_ONLY_ROLES = ("models", "tasks")
 
 
-def metadata(job: ResolvedJob, name: str, role: Role | None = None, attempt: int | None = None) -> dict[str, Any]:
+def metadata(job: HarborRLJob, name: str, role: Role | None = None, attempt: int | None = None) -> dict[str, Any]:
     """Metadata of a child of the job, with the controller reference by which the garbage collector removes it."""
     return {
         "name": name,
-        "namespace": job.job.namespace,
-        "labels": job.job.names.labels(role, attempt),
+        "namespace": job.namespace,
+        "labels": job.names.labels(role, attempt),
         "ownerReferences": [
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                "name": job.job.name,
-                "uid": job.job.uid,
+                "name": job.name,
+                "uid": job.uid,
                 "controller": True,
                 "blockOwnerDeletion": True,
             }
@@ -58,8 +60,9 @@ def storage_mounts(job: ResolvedJob, roles: tuple[str, ...]) -> list[dict[str, A
 
 
 def _volume_name(claim: str) -> str:
-    """Claim names are DNS labels; the prefix keeps them apart from our own volumes."""
-    return f"c-{claim}"[:63].rstrip("-")
+    """Claim names are DNS labels; the prefix keeps them apart from our volumes, a hash long ones from each other."""
+    name = f"c-{claim}"
+    return name if len(name) <= 63 else f"{name[:54]}-{hashlib.sha256(claim.encode()).hexdigest()[:8]}"
 
 
 def config_volume(job: ResolvedJob) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from harborrl_operator.models import HarborRLJob
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import metadata
 
@@ -11,11 +12,11 @@ def job_config(job: ResolvedJob, attempt: int) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(job, job.job.names.config),
+        "metadata": metadata(job.job, job.job.names.config),
         "data": {"job.json": json.dumps(job.document(attempt), indent=1)},
     }
 
 
-def progress(job: ResolvedJob) -> dict[str, Any]:
+def progress(job: HarborRLJob) -> dict[str, Any]:
     """No `data`: what the supervisor wrote is its own, and applying this again leaves it alone."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(job, job.job.names.progress)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(job, job.names.progress)}

@@ -12,6 +12,7 @@ from harborrl_operator.resources.common import (
     config_mount,
     config_volume,
     container_security,
+    merged,
     metadata,
     node_affinity,
     pod_security,
@@ -24,8 +25,21 @@ LIFE_SECONDS = 600
 """A preflight that takes longer hangs on something; the kubelet ends it and it is run again."""
 
 
+SHARED_OVERRIDES = (
+    "dnsConfig",
+    "hostAliases",
+    "imagePullSecrets",
+    "priorityClassName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+)
+"""Of `trainer.podOverrides`: without what lets a trainer pod pull its image, be placed and read its volumes, the
+preflight would refuse a job that can run. Not its node selector: a preflight needs no GPU node."""
+
+
 def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
-    meta = metadata(job, job.job.names.preflight, Role.PREFLIGHT)
+    meta = metadata(job.job, job.job.names.preflight, Role.PREFLIGHT)
     meta["annotations"] = {ANNOTATION_CONFIG: key(job, attempt)}
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -52,6 +66,8 @@ def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> 
     affinity = node_affinity(job, claims)
     if affinity:
         spec["affinity"] = affinity
+    overrides = job.spec.trainer.pod_overrides
+    spec = merged(spec, {field: overrides[field] for field in SHARED_OVERRIDES if field in overrides})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 

@@ -53,7 +53,7 @@ CPU_OBJECT_STORE_BYTES = 512 * 1024 * 1024
 
 
 def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
-    meta = metadata(job, job.job.names.ray_cluster(attempt), Role.TRAINER, attempt)
+    meta = metadata(job.job, job.job.names.ray_cluster(attempt), Role.TRAINER, attempt)
     # Without it KubeRay replaces a lost head and the run would go on as if nothing had happened (seen on 1.6.2).
     meta["annotations"] = {
         "ray.io/disable-provisioned-head-restart": "true",

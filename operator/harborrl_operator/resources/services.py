@@ -45,7 +45,7 @@ def trainer(job: ResolvedJob, attempt: int) -> dict[str, Any]:
 
 
 def _service(job: ResolvedJob, name: str, role: Role, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(job, name, role), "spec": spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(job.job, name, role), "spec": spec}
 
 
 def _port(name: str, port: int) -> dict[str, Any]:
