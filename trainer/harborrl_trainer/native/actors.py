@@ -12,7 +12,6 @@ from typing import Any
 import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
 from transformers.utils import logging as transformers_logging
 
 from harborrl_trainer.errors import InfrastructureError
