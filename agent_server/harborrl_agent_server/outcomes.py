@@ -62,6 +62,10 @@ class RewardError(ValueError):
 
 ZERO = {"reward": 0.0}
 
+HOST_ERRORS = frozenset({"OSError", "MemoryError"})
+"""Of this server's own machine, by exact class: a full or broken trials volume, no file descriptor or memory left.
+Nothing that a policy does in its sandbox ends in one of them."""
+
 
 def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa: PLR0911 - a table
     """The verdict on a trial; the first line that applies decides."""
@@ -79,6 +83,8 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
         return Verdict(ExitStatus.SANDBOX_UNAVAILABLE, message=why or seen.fault_message or "the sandbox never started")
     if seen.exception == "ModelEndpointError":
         return Verdict(ExitStatus.MODEL_ENDPOINT_FAILED, message=why)
+    if seen.exception in HOST_ERRORS and not seen.after_grading:
+        return Verdict(ExitStatus.SERVER_ERROR, message=f"{why}; look at the agent server's volumes and limits")
     if seen.fault is not None and (seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)):
         return Verdict(ExitStatus.SANDBOX_LOST, message=f"{seen.fault}: {seen.fault_message}")
     return graded(seen, reward_key=reward_key)
@@ -109,8 +115,8 @@ def graded(seen: Evidence, *, reward_key: str | None) -> Verdict:
 
 def reward_from(rewards: Mapping[str, float], reward_key: str | None) -> tuple[float, dict[str, float]]:
     """The reward and the whole report: `reward_key` if set, else the key `reward`, else the only key."""
-    report = {key: float(value) for key, value in rewards.items()}
-    broken = [key for key, value in report.items() if not math.isfinite(value)]
+    report = {key: finite(value) for key, value in rewards.items()}
+    broken = [key for key, value in report.items() if math.isnan(value)]
     if broken:
         raise RewardError(f"the verifier reported no finite number for {', '.join(broken)}")
     key = reward_key or ("reward" if "reward" in report else next(iter(report), None) if len(report) == 1 else None)
@@ -119,3 +125,11 @@ def reward_from(rewards: Mapping[str, float], reward_key: str | None) -> tuple[f
             f"the verifier reported {', '.join(report) or 'nothing'}; choose with --reward-key (job: rewardKey)"
         )
     return report[key], report
+
+
+def finite(value: float) -> float:
+    """NaN for whatever is no finite float: JSON's integers have no bound."""
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:
+        return math.nan

@@ -70,6 +70,15 @@ class SandboxSuite:
         result = await sandbox.exec(f"x={text}; echo ${{#x}}")
         assert result.stdout == "300000\n", result
 
+    async def test_length_is_counted_in_bytes(self, sandbox: ShellSandbox) -> None:
+        result = await sandbox.exec(f": {'漢' * 50_000}; echo arrived")
+        assert (result.return_code, result.stdout) == (0, "arrived\n")
+
+    async def test_a_nul_in_a_command_is_the_commands_trouble_alone(self, sandbox: ShellSandbox) -> None:
+        await sandbox.exec("echo a\0b")
+        assert sandbox.scope.fault is None
+        assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+
     async def test_bytes_that_are_no_text_do_not_break_a_command(self, sandbox: ShellSandbox) -> None:
         assert (await sandbox.exec(r"printf '\377\376a'")).stdout == "\ufffd\ufffda"
 

@@ -111,6 +111,13 @@ def evidence(**changes: object) -> Evidence:
             evidence(cause=Cause.OVERRUN), "ServerError", 0.0, {}, id="a trial beyond all budgets is ours to answer for"
         ),
         pytest.param(
+            evidence(exception="OSError", rewards=None, verifier_started=False, agent_end=None),
+            "ServerError",
+            0.0,
+            {},
+            id="a full trials volume is no zero",
+        ),
+        pytest.param(
             evidence(exception="ValueError", rewards=None, verifier_started=False),
             "AgentError",
             0.0,
@@ -133,7 +140,10 @@ def test_the_only_key_is_the_reward_whatever_its_name() -> None:
     assert reward_from({"score": 0.25}, None) == (0.25, {"score": 0.25})
 
 
-@pytest.mark.parametrize("rewards", [{}, {"reward": float("nan")}, {"reward": float("inf")}, {"a": 1.0, "b": 1.0}])
+@pytest.mark.parametrize(
+    "rewards",
+    [{}, {"reward": float("nan")}, {"reward": float("inf")}, {"reward": 10**400}, {"a": 1.0, "b": 1.0}],
+)
 def test_numbers_that_say_nothing_are_refused(rewards: dict[str, float]) -> None:
     with pytest.raises(RewardError):
         reward_from(rewards, None)

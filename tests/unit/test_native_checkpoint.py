@@ -52,11 +52,18 @@ def test_a_volume_that_does_not_answer_costs_no_checkpoint_its_mark(job: JobDocu
     assert mark.is_file()
 
 
-def _save(job: JobDocument, rollout: int) -> Path:
+def test_a_checkpoint_tells_how_many_prompts_were_drawn(job: JobDocument) -> None:
+    told = _save(job, 3, sample_group_index=64)
+    assert checkpoint.prompts_drawn(StartPoint(4, told), batch_size=2) == 64
+    assert checkpoint.prompts_drawn(StartPoint(6, _save(job, 5)), batch_size=2) == 12
+    assert checkpoint.prompts_drawn(StartPoint(0, None), batch_size=2) == 0
+
+
+def _save(job: JobDocument, rollout: int, **data_state: int) -> Path:
     layout = RunLayout.of(job).incarnation(1, 1)
     directory = checkpoint.prepare(layout, rollout)
     (directory / "model.safetensors").write_bytes(b"weights")
-    return checkpoint.finish(layout, rollout, directory, {"trained": rollout + 1})
+    return checkpoint.finish(layout, rollout, directory, {"trained": rollout + 1} | data_state)
 
 
 def _damage(directory: Path) -> None:

@@ -46,8 +46,10 @@ class Groups:
         self.groups = groups
         self.hang = hang
         self.cancelled = False
+        self.planned: list[int] = []
 
-    async def collect(self, _: Any) -> list[Group[Sample]]:
+    async def collect(self, plans: Any) -> list[Group[Sample]]:
+        self.planned = [group[0].group for group in plans]
         try:
             if self.hang:
                 await asyncio.Event().wait()
@@ -107,6 +109,15 @@ async def test_an_evaluation_that_was_broken_off_is_made_up_for_at_the_start_and
     assert trainer.layout.rollout_file(trained, evaluation=True).exists() is evaluates
 
 
+async def test_prompts_go_on_from_where_the_checkpoint_stood_whatever_the_batch_size_is_now(tmp_path: Path) -> None:
+    groups = Groups([_group(aborted("enough"))])
+    trainer = _trainer(tmp_path, groups, Handle(weights={}))
+    trainer.trained, trainer.drawn = 2, 10
+    with pytest.raises(InfrastructureError):
+        await trainer.run()
+    assert groups.planned == [10, 11]
+
+
 async def test_an_evaluation_of_which_nothing_came_back_is_no_zero(tmp_path: Path) -> None:
     trainer = _trainer(tmp_path, Groups([_group(aborted("SandboxLost"))]), Handle(weights={}), evaluated=True)
     with pytest.raises(InfrastructureError, match=r"evaluation: no trial has a reward, last cause: SandboxLost"):
@@ -147,6 +158,7 @@ def _trainer(volumes: Path, collector: Any, policy: Handle, *, evaluated: bool =
         stop=asyncio.Event(),
         trained=0,
         saved=0,
+        drawn=0,
     )
 
 

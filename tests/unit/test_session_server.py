@@ -157,6 +157,21 @@ async def test_a_closed_session_is_unknown(http: httpx.AsyncClient) -> None:
         assert reply.status_code == 404
 
 
+async def test_a_call_that_waits_while_its_session_is_closed_samples_nothing(
+    http: httpx.AsyncClient, engine: ScriptedEngine
+) -> None:
+    engine.hold = asyncio.Event()
+    session = await _open(http)
+    first = asyncio.create_task(_chat(http, session, ASK))
+    await engine.entered.wait()
+    second = asyncio.create_task(_chat(http, session, ASK))
+    await http.get("/health")  # the second has reached the server
+    await http.delete(f"/sessions/{session}")
+    engine.hold.set()
+    assert [(await first).status_code, (await second).status_code] == [200, 404]
+    assert len(engine.asked) == 1
+
+
 async def test_a_session_shows_its_tokens(http: httpx.AsyncClient, engine: ScriptedEngine) -> None:
     session = await _open(http)
     await _chat(http, session, ASK)

@@ -256,6 +256,16 @@ async def test_a_write_between_ours_is_read_and_not_undone(pod: Pod) -> None:
     assert pod.cluster.states == ["PENDING", "RUNNING", "SUCCEEDED"]
 
 
+async def test_the_last_log_stays_whole_until_the_next_one_is(pod: Pod) -> None:
+    await pod.supervise(2)
+    kept = pod.mine().driver_log.with_name("seen-before")
+    pod.mine().driver_log.write_text("before\n")
+    kept.hardlink_to(pod.mine().driver_log)
+    pod.end_driver(1, "after\n")
+    await pod.supervise(20)
+    assert (kept.read_text(), pod.mine().driver_log.read_text()) == ("before\n", "after\n")
+
+
 async def test_the_drivers_log_is_kept_beside_the_traces(pod: Pod) -> None:
     pod.clock.at(10, lambda: pod.end_driver(74, "step 1\n/mnt/traces: full; make room\n"))
     await pod.supervise(20)

@@ -7,6 +7,10 @@ from typing import IO
 
 from harborrl_agent_server.sandboxes.streams import TransferTooLargeError
 
+MEMBER_LIMIT = 20_000
+"""Names in one download. An agent can make a million empty files under /logs, and a shared volume takes a millisecond
+or more for each: an hour in a thread that nothing can cancel."""
+
 
 class BadArchiveError(Exception):
     """A sandbox sent something that is not a whole tar archive."""
@@ -24,7 +28,7 @@ def pack_file(source: Path, name: str, archive: IO[bytes]) -> None:
         tar.add(source.resolve(), arcname=name, filter=_owned_by_root)
 
 
-def unpack(archive: IO[bytes], target: Path, *, limit: int) -> list[str]:
+def unpack(archive: IO[bytes], target: Path, *, limit: int, members: int = MEMBER_LIMIT) -> list[str]:
     """Extract into `target`; returns the names that were refused.
 
     Absolute paths, `..`, links that lead outside and devices are skipped one by one: a hostile name costs only itself.
@@ -36,8 +40,9 @@ def unpack(archive: IO[bytes], target: Path, *, limit: int) -> list[str]:
         with tarfile.open(fileobj=archive, mode="r:") as tar:
             for member in tar:
                 limit -= member.size
-                if limit < 0:
-                    raise TransferTooLargeError("the archive unpacks to more than the transfer limit")
+                members -= 1
+                if limit < 0 or members < 0:
+                    raise TransferTooLargeError("the archive unpacks to more than the transfer limit, or to more files")
                 if member.isdev():
                     refused.append(member.name)
                     continue

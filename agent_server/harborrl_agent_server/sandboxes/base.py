@@ -118,11 +118,11 @@ class ShellSandbox(BaseEnvironment):
         merged, runs_as = self._merge_env(env), self._resolve_user(user)
 
         async def run() -> ExecResult:
-            how = commands.inline(command)
-            if len(command) > commands.LONGEST_ARGUMENT:
-                await self._write(f"{token}.sh", command.encode())
+            text = commands.script(commands.inline(command), cwd=directory, env=merged, user=runs_as)
+            if not commands.fits_argument(text):
+                await self._write(f"{token}.sh", command.encode(errors="replace"))
                 how = commands.from_file(f"{token}.sh")
-            text = commands.script(how, cwd=directory, env=merged, user=runs_as)
+                text = commands.script(how, cwd=directory, env=merged, user=runs_as)
             return await self._run([commands.SHELL, "-c", text], f"{token}.pid", timeout_sec)
 
         return await self._faults_noted(run)

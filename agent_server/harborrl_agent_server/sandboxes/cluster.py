@@ -17,6 +17,10 @@ WATCH_SECONDS = 240
 PING_SECONDS = 20.0
 """Between WebSocket pings: load balancers cut connections that say nothing (60 s is common)."""
 
+NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError, config.ConfigException)
+"""ValueError: a proxy's page instead of JSON. ConfigException: the pod's token is just being replaced. One that got
+through would end the only watch, and every trial would wait for a pod that is long ready."""
+
 Query = Sequence[tuple[str, str]]
 
 
@@ -70,11 +74,11 @@ class Cluster:
         try:
             response = await self._send(method, path, query, body, aiohttp.ClientTimeout(total=timeout_s))
             text = await response.text()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if response.status >= 400:
+                raise kube_error(response.status, text)
+            document: dict[str, Any] = json.loads(text)
+        except NO_ANSWER as error:
             raise KubeUnreachableError(f"{method} {path}: {type(error).__name__}: {error}") from error
-        if response.status >= 400:
-            raise kube_error(response.status, text)
-        document: dict[str, Any] = json.loads(text)
         return document
 
     async def watch(self, path: str, query: Query) -> AsyncIterator[dict[str, Any]]:
@@ -93,7 +97,7 @@ class Cluster:
                     yield event
             finally:
                 response.close()
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except NO_ANSWER as error:
             raise KubeUnreachableError(f"watch {path}: {type(error).__name__}: {error}") from error
 
     async def exec_socket(

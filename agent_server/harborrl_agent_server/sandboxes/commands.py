@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 SHELL = "/bin/sh"
 
 LONGEST_ARGUMENT = 64 * 1024
-"""Characters. Linux refuses an argument above 128 KiB, and commands reach a pod in a URL: longer ones go as a file."""
+"""Bytes. Linux refuses an argument above 128 KiB, and commands reach a pod in a URL: longer ones go as a file."""
 
 SUPERVISE = (
     "exec 3<&0; f=$1; shift; "
@@ -56,6 +56,11 @@ def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: st
     else:
         lines.append(f"exec su -s /bin/sh {shlex.quote(str(user))} -c {shlex.quote(f'/bin/sh {run}')}")
     return "\n".join(lines)
+
+
+def fits_argument(text: str) -> bool:
+    """A model may write a NUL, which no argument can hold: the command has to fail, not the way to the sandbox."""
+    return "\0" not in text and len(text.encode(errors="replace")) <= LONGEST_ARGUMENT
 
 
 def inline(command: str) -> str:

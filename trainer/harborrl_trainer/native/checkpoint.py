@@ -11,6 +11,7 @@ from harborrl_trainer.checkpoints import StartPoint
 from harborrl_trainer.layout import COMPLETE_MARK, IncarnationLayout, RunLayout, checkpoint_of
 
 DATA_STATE = "data_state.json"
+DRAWN = "sample_group_index"
 OPTIMIZER = "optimizer.pt"
 DAMAGED_NOTE = "damaged.txt"
 
@@ -83,6 +84,11 @@ def prune(layout: IncarnationLayout, keep: int) -> list[int]:
     return gone
 
 
-def read_data_state(directory: Path) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads((directory / DATA_STATE).read_text())
-    return state
+def prompts_drawn(start: StartPoint, batch_size: int) -> int:
+    """Where in the order of prompts a run goes on; a checkpoint that does not say was made at this batch size."""
+    if start.checkpoint is None:
+        return 0
+    try:
+        return int(json.loads((start.checkpoint / DATA_STATE).read_text())[DRAWN])
+    except (FileNotFoundError, KeyError):
+        return start.first_rollout * batch_size

@@ -39,6 +39,9 @@ class Trainer:
     """Rollouts trained into the policy over the whole run: the next rollout's id, and the weights' version."""
     saved: int
     """Rollouts held by the newest checkpoint."""
+    drawn: int
+    """Prompts drawn for the rollouts that were trained. Not their product with the batch size: an edit of the job
+    between two attempts may have changed that."""
     judged: bool = False
     """Whether an earlier incarnation has evaluated the weights that this one begins with."""
 
@@ -57,7 +60,7 @@ class Trainer:
     async def _step(self, rollout: int) -> None:
         started = time.monotonic()
         groups = await self._unless_stopped(
-            self.collector.collect(plan_rollout(rollout, self.prompts, self.job.config))
+            self.collector.collect(plan_rollout(rollout, self.prompts, self.job.config, self.drawn))
         )
         collected = time.monotonic()
         kept = self._keep(groups)
@@ -129,6 +132,7 @@ class Trainer:
         except Interrupted as error:
             raise Stopped from error
         self.trained = rollout + 1
+        self.drawn += self.job.config.rollout_batch_size
         ends = [end for group in kept for end in group.ends]
         data = samples.train_data(
             batch,
@@ -162,14 +166,13 @@ class Trainer:
         _say(f"saved checkpoint of rollout {rollout} to {self.layout.checkpoint(rollout)}")
 
     def _data_state(self) -> dict[str, Any]:
-        """Where the data stand. All of it follows from `trained`; it is kept to notice data that changed."""
-        offset = self.trained * self.job.config.rollout_batch_size
+        """Where the data stand. `sample_group_index` is what a resume goes on from, the rest is for people."""
         return {
             "trained": self.trained,
-            "sample_offset": offset % len(self.prompts),
-            "epoch_id": offset // len(self.prompts),
-            "sample_group_index": offset,
-            "sample_index": offset * self.job.config.n_samples_per_prompt,
+            "sample_offset": self.drawn % len(self.prompts),
+            "epoch_id": self.drawn // len(self.prompts),
+            checkpoint.DRAWN: self.drawn,
+            "sample_index": self.drawn * self.job.config.n_samples_per_prompt,
             "prompts": len(self.prompts),
             "seed": self.job.config.seed,
         }

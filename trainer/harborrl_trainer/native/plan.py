@@ -1,4 +1,4 @@
-"""Which trials a rollout consists of: the job and the rollout's number decide, so a resume needs no random state."""
+"""Which trials a rollout has: the job and the prompts drawn before decide, so a resume needs no random state."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,12 +23,15 @@ class TrialPlan:
 type GroupPlan = Sequence[TrialPlan]
 
 
-def plan_rollout(rollout: int, prompts: Sequence[Prompt], config: TrainingConfig) -> list[GroupPlan]:
-    """`rolloutBatchSize` groups of `nSamplesPerPrompt` trials; each epoch visits each prompt once."""
+def plan_rollout(rollout: int, prompts: Sequence[Prompt], config: TrainingConfig, drawn: int) -> list[GroupPlan]:
+    """`rolloutBatchSize` groups of `nSamplesPerPrompt` trials; each epoch visits each prompt once.
+
+    `drawn` prompts were drawn before, since the run began.
+    """
     size = config.rollout_batch_size
     order = PromptOrder(len(prompts), config.seed, config.rollout_shuffle)
-    drawn = [prompts[index] for index in order.draw(rollout * size, size)]
-    return _groups(rollout, drawn, config.n_samples_per_prompt, config.seed, first_group=rollout * size)
+    chosen = [prompts[index] for index in order.draw(drawn, size)]
+    return _groups(rollout, chosen, config.n_samples_per_prompt, config.seed, first_group=drawn)
 
 
 def plan_evaluation(weights: int, prompts: Sequence[Prompt], samples_per_prompt: int, seed: int) -> list[GroupPlan]:

@@ -116,13 +116,10 @@ class Policy:
         self._rounded = rounded_names(model) if config.compute == "bfloat16" else frozenset()
 
     def restore_optimizer(self, state: dict[str, Any]) -> None:
-        """Adam's moments as saved, under this configuration's rates: an edit between two attempts is meant to count."""
-        rates = [
-            {name: group[name] for name in ("lr", "betas", "weight_decay")} for group in self.optimizer.param_groups
-        ]
+        """Adam's moments as saved, under this configuration's rates: an edit between two attempts counts."""
         self.optimizer.load_state_dict(state)
-        for group, wanted in zip(self.optimizer.param_groups, rates, strict=True):
-            group.update(wanted)
+        for group in self.optimizer.param_groups:
+            group.update(lr=self.config.lr, betas=self.config.betas, weight_decay=self.config.weight_decay)
 
     def train(self, samples: Sequence[TrainSample]) -> StepReport:
         """One pass over a rollout's samples, `global_batch_size` of them an optimizer step."""
@@ -163,7 +160,7 @@ class Policy:
         learning = [index for index in members if samples[index].advantage != 0.0 or self._reference is not None]
         idle = [index for index in members if index not in set(learning)]
         for batch in self._micro_batches(samples, learning):
-            self._accumulate(samples, batch, old, tokens, report).backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
+            self._accumulate(samples, batch, old, tokens, report).backward()  # type: ignore[no-untyped-call]
             if self.interrupted.is_set() and report.optimizer_steps == 0:
                 self.optimizer.zero_grad(set_to_none=True)
                 raise Interrupted
@@ -175,9 +172,7 @@ class Policy:
             report.skipped_steps += 1
             return
         if not math.isfinite(report.loss):
-            raise FloatingPointError(
-                "the loss is not finite: lower the learning rate, or go back to an older checkpoint"
-            )
+            raise FloatingPointError("the loss is not finite; lower lr, or delete the newest checkpoints")
         limit = self.config.clip_grad or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         if not math.isfinite(norm):

@@ -101,6 +101,7 @@ async def _run(
             stop=stop,
             trained=start.first_rollout,
             saved=start.first_rollout,
+            drawn=checkpoint.prompts_drawn(start, job.config.rollout_batch_size),
             judged=already_judged(job, start),
         )
         try:

@@ -24,6 +24,11 @@ class ContextLengthExceeded(SessionError):  # noqa: N818 - named as OpenAI names
     code = "context_length_exceeded"
 
 
+class SessionClosed(SessionError):  # noqa: N818 - named after what happened
+    status = 404
+    code = "session_not_found"
+
+
 class CutByLength(SessionError):  # noqa: N818 - named after what happened
     status = 409
     code = "continued_after_length"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from harborrl_trainer.native.chat import ChatRenderer, TemplateNotAppendOnly
 from harborrl_trainer.native.sampling import SamplingParams
-from harborrl_trainer.native.session import Generation, Session, SessionError
+from harborrl_trainer.native.session import Generation, Session, SessionClosed, SessionError
 
 Generate = Callable[[str, list[int], SamplingParams], Awaitable[Generation]]
 """(request id, prompt ids, parameters) -> what was sampled."""
@@ -89,7 +89,12 @@ class SessionStore:
         """One turn. Raises a SessionError for what the client did wrong; the session is then as it was before."""
         # Clients add keys with null in them (`tool_calls`, `refusal`); a replayed message is the same without.
         messages = [message.model_dump(exclude_none=True) for message in request.messages]
-        async with self._locks[session.id]:
+        lock = self._locks.get(session.id)
+        if lock is None:
+            raise SessionClosed(f"no session {session.id}")
+        async with lock:
+            if session.id not in self._sessions:
+                raise SessionClosed(f"session {session.id} was closed")
             if not session.answered_before(messages):
                 prompt = session.next_prompt(messages, self._renderer)
                 request_id = f"{session.id}-{len(session.turns)}"

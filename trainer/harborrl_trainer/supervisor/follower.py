@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from harborrl_trainer import files
 from harborrl_trainer.dumps import SETTLE_SECONDS
 from harborrl_trainer.layout import IncarnationId, IncarnationLayout
 from harborrl_trainer.supervisor import verdict, volumes
@@ -87,7 +88,8 @@ class Follower:
         """The log's tail, also kept as traces/driver.log: the head pod takes Ray's own copy with it."""
         try:
             text = await self._ray.log_tail(self.driver.submission_id)
-            await volumes.call(self._mine.driver_log.write_text, text, encoding="utf-8")
+            # Replaced whole: a full volume, where the log matters most, must not cut the last one to nothing.
+            await volumes.call(files.replace, self._mine.driver_log, text)
         except RayUnavailableError as error:
             self.trouble = f"driver's log: {error}"
             return ""
