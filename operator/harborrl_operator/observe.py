@@ -120,6 +120,10 @@ async def _resume_path(cluster: Cluster, job: HarborRLJob) -> str | None:
     return JobNames(job.namespace, source.job, other["metadata"]["uid"]).run_path if other is not None else None
 
 
+MOST_WARNINGS = 4
+"""One trouble is shown at a time: a thousand stuck trainer pods are not worth a thousand lists of events a pass."""
+
+
 async def _warnings(cluster: Cluster, namespace: str, pods: Iterable[Object], now: datetime) -> dict[str, str]:
     """The newest warning of each pod that has hung for a while (a volume that does not mount, say)."""
     stuck = [
@@ -128,7 +132,7 @@ async def _warnings(cluster: Cluster, namespace: str, pods: Iterable[Object], no
         if pod_phase(pod) == "Pending" and seconds_since(pod["metadata"]["creationTimestamp"], now) > STUCK_SECONDS
     ]
     out: dict[str, str] = {}
-    for pod in stuck:
+    for pod in stuck[:MOST_WARNINGS]:
         fields = f"involvedObject.uid={pod['metadata']['uid']},type=Warning"
         events = await cluster.find("Event", namespace, fields=fields)
         if events:

@@ -83,7 +83,7 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
 def _await(draft: Draft, verdict: Verdict) -> Verdict:
     """A refusal stays on display while its repetition runs."""
     before = draft.conditions.get(ConditionType.ADMITTED)
-    if draft.preflight.runs and before is not None and before.status == "False":
+    if draft.preflight.runs and before is not None and before.status == "False" and before.reason in set(Reason):
         draft.phase = Phase.REFUSED
         return Verdict(Reason(before.reason), before.message)
     draft.set(ConditionType.ADMITTED, "Unknown", verdict.reason, verdict.message)

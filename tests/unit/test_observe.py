@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.observe import observe
+from harborrl_operator.observe import MOST_WARNINGS, observe
 from support import hrl
 
 
@@ -13,6 +13,7 @@ class Store(Cluster):
 
     def __init__(self, things: list[tuple[str, dict[str, Any]]]) -> None:
         self.things = things
+        self.lists: list[str] = []
 
     async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:  # noqa: ARG002
         return next((t for k, t in self.things if (k, t["metadata"]["name"]) == (kind, name)), None)
@@ -24,6 +25,7 @@ class Store(Cluster):
         selector: str = "",
         fields: str = "",  # noqa: ARG002
     ) -> list[dict[str, Any]]:
+        self.lists.append(kind)
         key, _, value = selector.partition("=")
         return [t for k, t in self.things if k == kind and t["metadata"]["labels"].get(key) == value]
 
@@ -71,3 +73,15 @@ async def test_what_carries_our_uid_is_ours() -> None:
     assert json.loads(seen.progress)["driver"]["state"] == "SUCCEEDED"
     assert len(seen.trainer_pods) == 1
     assert (seen.predecessors, seen.strangers) == ((), ())
+
+
+async def test_a_thousand_stuck_pods_cost_a_few_lists_of_events() -> None:
+    stuck = []
+    for index in range(50):
+        pod = thing(f"p{index}", hrl.UID, "trainer")
+        pod["metadata"]["creationTimestamp"] = hrl.ago(120)
+        pod["status"] = {"phase": "Pending"}
+        stuck.append(("Pod", pod))
+    store = Store(stuck)
+    await observe(store, hrl.job(), hrl.SETTINGS, hrl.NOW)
+    assert store.lists.count("Event") == MOST_WARNINGS

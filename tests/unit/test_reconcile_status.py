@@ -55,6 +55,19 @@ def test_an_unreadable_spec_names_each_field() -> None:
         parse_job(raw)
 
 
+def test_a_status_of_a_newer_operator_does_not_stop_the_job() -> None:
+    job = hrl.job()
+    status = hrl.decide(job, hrl.world()).status.model_dump(by_alias=True, mode="json")
+    newer = {"type": "Paused", "status": "True", "reason": "New", "lastTransitionTime": hrl.ago(1)}
+    meta = {"namespace": "research", "name": "quickstart", "uid": hrl.UID, "generation": 1}
+    raw = {
+        "metadata": meta,
+        "spec": hrl.QUICKSTART_SPEC,
+        "status": {**status, "conditions": [*status["conditions"], newer]},
+    }
+    assert "Paused" not in {condition.type for condition in parse_job(raw).status.conditions}
+
+
 class WithoutKubeRay(Cluster):
     """Holds one job; lists of RayClusters are not served."""
 

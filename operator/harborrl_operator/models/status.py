@@ -44,6 +44,14 @@ class Condition(StatusModel):
     observed_generation: int = 0
 
 
+def _known(conditions: Any) -> Any:
+    """Without the types that a newer operator may have written: going back to this one must not stop its jobs."""
+    if not isinstance(conditions, list):
+        return conditions
+    known = set(ConditionType)
+    return [one for one in conditions if not isinstance(one, dict) or one.get("type") in known]
+
+
 class AttemptStatus(StatusModel):
     """One RayCluster and how it ended."""
 
@@ -133,7 +141,7 @@ class JobStatus(StatusModel):
     message: str = ""
     step: str = ""
     """Trained of all rollouts, for example `2/3`."""
-    conditions: list[Condition] = Field(default_factory=list)
+    conditions: Annotated[list[Condition], BeforeValidator(_known)] = Field(default_factory=list)
     attempt: int = 1
     incarnation: int | None = None
     attempts: list[AttemptStatus] = Field(default_factory=list)
