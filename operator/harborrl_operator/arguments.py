@@ -117,10 +117,11 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, str | None]]:
 def _mapping(text: str) -> Mapping[str, Any]:
     try:
         loaded = yaml.safe_load(text) if text.strip() else {}
-    except (yaml.YAMLError, ValueError) as error:  # a date such as 2001-99-99 is a ValueError
-        raise InvalidArgumentsError(f"trainer.customConfigYaml: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InvalidArgumentsError("trainer.customConfigYaml is nested too deeply") from None
+    except Exception as error:  # noqa: BLE001 - PyYAML's constructors raise anything: KeyError for `!!bool x`, say
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):
