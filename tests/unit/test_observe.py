@@ -1,7 +1,7 @@
 """What belongs to the job, to a deleted job of its name, and to nobody."""
 
 import json
-from typing import Any
+from typing import Any, override
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.observe import MOST_WARNINGS, observe
@@ -15,15 +15,17 @@ class Store(Cluster):
         self.things = things
         self.lists: list[str] = []
 
-    async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:  # noqa: ARG002
+    @override
+    async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         return next((t for k, t in self.things if (k, t["metadata"]["name"]) == (kind, name)), None)
 
+    @override
     async def find(
         self,
         kind: str,
-        namespace: str | None,  # noqa: ARG002
+        namespace: str | None,
         selector: str = "",
-        fields: str = "",  # noqa: ARG002
+        fields: str = "",
     ) -> list[dict[str, Any]]:
         self.lists.append(kind)
         key, _, value = selector.partition("=")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, override
 
 import pytest
 
@@ -78,26 +78,30 @@ class WithoutKubeRay(Cluster):
         }
         self.writes = 0
 
-    async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:  # noqa: ARG002
+    @override
+    async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         return self.job if kind == "HarborRLJob" else None
 
+    @override
     async def find(
         self,
         kind: str,
-        namespace: str | None,  # noqa: ARG002
-        selector: str = "",  # noqa: ARG002
-        fields: str = "",  # noqa: ARG002
+        namespace: str | None,
+        selector: str = "",
+        fields: str = "",
     ) -> list[dict[str, Any]]:
         if kind == "RayCluster":
             raise ClusterError("list RayCluster", 404, "the server could not find the requested resource")
         return []
 
+    @override
     async def apply(self, thing: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
         assert subresource == "status"
         self.writes += 1
         self.job = {**self.job, "status": thing["status"]}
         return self.job
 
+    @override
     async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
         return dict(thing)
 
