@@ -17,7 +17,7 @@ NAMES = JobNames("research", "quickstart", "5f0c2a9e")
 async def asked_by(role: Role) -> list[tuple[str, str]]:
     keys: list[tuple[str, str]] = []
     memo = kopf.Memo(runtime=SimpleNamespace(queue=SimpleNamespace(add=keys.append)))
-    arguments: dict[str, Any] = {"name": "x", "labels": NAMES.labels(role), "memo": memo}
+    arguments: dict[str, Any] = {"name": "x", "type": "MODIFIED", "labels": NAMES.labels(role), "memo": memo}
     changed = cast("Callable[..., Awaitable[None]]", child_changed)  # kopf types what it decorates as returning object
     await changed(**arguments)
     return keys
