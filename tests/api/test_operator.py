@@ -42,6 +42,13 @@ async def eventually(holds: Callable[[], Any], seconds: float = 180.0) -> None:
             await asyncio.sleep(0.2)
 
 
+async def report_success(kubectl: Any, cluster: Cluster, namespace: str) -> None:
+    """What the supervisor of this very run writes at its end."""
+    progress = hrl.progress("SUCCEEDED", {"uid": (await job_of(cluster, namespace)).uid})
+    patch = json.dumps({"data": {"progress": progress}})
+    kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", patch)
+
+
 async def set_status(kubectl: Any, namespace: str, kind: str, name: str, status: dict[str, Any]) -> None:
     """What kubelet would report."""
     patch = json.dumps({"status": status})
@@ -147,8 +154,7 @@ async def test_what_the_supervisor_wrote_survives_our_apply_and_reaches_status(
 ) -> None:
     submit()
     await walk_to_cluster(kubectl, cluster, namespace)
-    report = json.dumps({"data": {"progress": hrl.progress("SUCCEEDED")}})
-    kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", report)
+    await report_success(kubectl, cluster, namespace)
     await operator(cluster).reconcile(namespace, "quickstart")
     job = await job_of(cluster, namespace)
     assert job.status.phase == "Succeeded"
@@ -267,8 +273,7 @@ async def test_the_charts_roles_suffice_for_a_whole_life(
         submit({"ttlSecondsAfterFinished": 0})
         await walk_to_cluster(kubectl, limited, namespace)
         assert conditions(await job_of(cluster, namespace))["Admitted"] == ("True", "Admitted")
-        report = json.dumps({"data": {"progress": hrl.progress("SUCCEEDED")}})
-        kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", report)
+        await report_success(kubectl, cluster, namespace)
         await operator(limited).reconcile(namespace, "quickstart")
         assert await sweep(limited) == 0
         await operator(limited).reconcile(namespace, "quickstart")
