@@ -56,6 +56,17 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
             id="node",
         ),
         pytest.param(
+            pod(
+                phase="Failed",
+                reason="Evicted",
+                message="The node was low on resource: ephemeral-storage. Container main was using 4Gi, request is 0.",
+            ),
+            State.FAILED,
+            "Evicted",
+            False,
+            id="a node's full disk is not the policy's doing",
+        ),
+        pytest.param(
             pod(phase="Failed", reason="DeadlineExceeded"), State.FAILED, "DeadlineExceeded", False, id="too old"
         ),
         pytest.param(
