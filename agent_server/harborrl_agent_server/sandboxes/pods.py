@@ -53,7 +53,7 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
     """What a pod's status says about the sandbox; the first line that applies decides."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
-        # The kubelet: "exceeded its ... limit" for the pod's own doing, "low on resource: ephemeral-storage" for the node's.
+        # The kubelet says "exceeded" of the pod's own doing, and "low on resource" of the node's.
         text = status.get("message") or "evicted"
         return Verdict(State.FAILED, "Evicted", text, own_limits="exceed" in text)
     container: dict[str, Any] = next(iter(status.get("containerStatuses") or []), {})
