@@ -59,7 +59,7 @@ async def test_a_token_that_is_just_being_replaced_is_no_answer(
     def replaced(_: client.Configuration) -> None:
         raise config.ConfigException("Token file exists but empty.")
 
-    configuration.refresh_api_key_hook = replaced
+    configuration.refresh_api_key_hook = replaced  # type: ignore[assignment] # generated as None
     with pytest.raises(KubeUnreachableError):
         await cluster.request("GET", "/api/v1/pods")
 
@@ -72,7 +72,7 @@ async def test_every_request_asks_for_the_token_of_the_hour(
     def renew(configuration: client.Configuration) -> None:
         configuration.api_key["BearerToken"] = next(tokens)
 
-    configuration.refresh_api_key_hook = renew
+    configuration.refresh_api_key_hook = renew  # type: ignore[assignment] # generated as None
     for _ in range(2):
         await cluster.request("GET", "/api/v1/pods")
     assert api.tokens == ["bearer second", "bearer third"]

@@ -23,6 +23,7 @@ def ended(reason: str) -> dict[str, Any]:
     return pod(phase="Failed", containerStatuses=[{"state": {"terminated": {"reason": reason, "exitCode": 137}}}])
 
 
+LIMITED = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"memory": "1Gi"}}}]}}
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
 
 
@@ -39,7 +40,8 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
         pytest.param(
             waiting("InvalidImageName"), State.FAILED, "InvalidImageName", False, id="a name that never heals"
         ),
-        pytest.param(ended("OOMKilled"), State.FAILED, "OOMKilled", True, id="out of memory"),
+        pytest.param(LIMITED | ended("OOMKilled"), State.FAILED, "OOMKilled", True, id="out of its memory"),
+        pytest.param(ended("OOMKilled"), State.FAILED, "OOMKilled", False, id="out of the node's memory"),
         pytest.param(ended("Error"), State.FAILED, "Error", False, id="ended"),
         pytest.param(
             pod(phase="Failed", reason="Evicted", message="ephemeral local storage usage exceeds"),
@@ -54,6 +56,17 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
             "Evicted",
             False,
             id="node",
+        ),
+        pytest.param(
+            pod(
+                phase="Failed",
+                reason="Evicted",
+                message="The node was low on resource: ephemeral-storage. Container main was using 4Gi, request is 0.",
+            ),
+            State.FAILED,
+            "Evicted",
+            False,
+            id="a node's full disk is not the policy's doing",
         ),
         pytest.param(
             pod(phase="Failed", reason="DeadlineExceeded"), State.FAILED, "DeadlineExceeded", False, id="too old"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harborrl_trainer.layout import IncarnationId
-from harborrl_trainer.supervisor.trials import TrialLog, TrialTally
+from harborrl_trainer.layout import IncarnationId, RunLayout
+from harborrl_trainer.supervisor.disk import RunReader
+from harborrl_trainer.supervisor.trials import READ_LIMIT, TrialLog, TrialTally
 from support import jobs
 
 FIRST, SECOND = IncarnationId(1, 1), IncarnationId(1, 2)
@@ -48,6 +49,19 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
     assert list(log.read()) == [{"n": 1}]
     path.write_text('{"n": 1}\n{"n": 2}\n')
     assert list(log.read()) == [{"n": 2}]
+
+
+def test_the_last_look_reads_a_log_that_is_longer_than_one_look(tmp_path: Path) -> None:
+    run = RunLayout(tmp_path / "traces", tmp_path / "checkpoints", tmp_path / "trials")
+    log = run.incarnation(*FIRST).trials / "native.jsonl"
+    log.parent.mkdir(parents=True)
+    run.incarnation(*FIRST).traces.mkdir(parents=True)
+    line = json.dumps(record(session="x" * 4000)) + "\n"
+    count = READ_LIMIT // len(line) + 10
+    log.write_text(line * count)
+    reader = RunReader(run, FIRST)
+    assert reader.look(0.0, settle_seconds=10).trials.trials < count
+    assert reader.look(0.0, settle_seconds=0).trials.trials == count
 
 
 def test_several_logs_are_read_side_by_side(tmp_path: Path) -> None:

@@ -53,14 +53,15 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
     """What a pod's status says about the sandbox; the first line that applies decides."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
+        # The kubelet says "exceeded" of the pod's own doing, and "low on resource" of the node's.
         text = status.get("message") or "evicted"
-        return Verdict(State.FAILED, "Evicted", text, own_limits="ephemeral" in text or "local storage" in text)
+        return Verdict(State.FAILED, "Evicted", text, own_limits="exceed" in text)
     container: dict[str, Any] = next(iter(status.get("containerStatuses") or []), {})
     ended = (container.get("state") or {}).get("terminated")
     if ended:
         reason = ended.get("reason") or "Terminated"
         text = f"the container ended with exit code {ended.get('exitCode')}. {ended.get('message') or ''}".strip()
-        return Verdict(State.FAILED, reason, text, own_limits=reason == "OOMKilled")
+        return Verdict(State.FAILED, reason, text, own_limits=reason == "OOMKilled" and memory_limited(pod))
     if status.get("phase") in {"Failed", "Succeeded"}:
         return Verdict(State.FAILED, status.get("reason") or status["phase"], status.get("message") or "the pod ended")
     if gone or pod["metadata"].get("deletionTimestamp"):
@@ -75,6 +76,12 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return Verdict(State.PENDING, condition.get("reason") or "Unschedulable", condition.get("message") or "")
     return Verdict(State.PENDING, waiting.get("reason") or "Pending", waiting.get("message") or "")
+
+
+def memory_limited(pod: dict[str, Any]) -> bool:
+    """Without a limit of its own a container is killed for the memory of its node, which others may have taken."""
+    container: dict[str, Any] = next(iter((pod.get("spec") or {}).get("containers") or []), {})
+    return "memory" in ((container.get("resources") or {}).get("limits") or {})
 
 
 def sandbox_name(session_id: str) -> str:

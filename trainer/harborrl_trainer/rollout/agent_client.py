@@ -21,6 +21,10 @@ KEEPALIVE = (
 )
 """A trial is silent for hours: without probes a middlebox forgets the connection and both sides wait for ever."""
 
+KEEPALIVE_EXPIRY_S = 2.0
+"""Below the 5 s after which uvicorn closes an idle connection, which is httpx' default too: a trial sent in that moment
+would be lost without anybody knowing whether it runs."""
+
 CONTROL_TIMEOUT_S = 10.0
 FLUSH_TRIES = 3
 ABSENCE_S = 60.0
@@ -77,7 +81,7 @@ class AgentClient:
     ) -> None:
         """`ceiling_s` is AGENT_TRIAL_TIMEOUT. `transport` replaces the network, for tests; `clock` counts seconds."""
         # Limits belong to the transport: httpx ignores `limits=` beside `transport=`.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEEPALIVE_EXPIRY_S)
         self.url = url.rstrip("/")
         self.ceiling_s = ceiling_s
         self._clock = clock

@@ -33,9 +33,9 @@ class RunReader:
         self._dumps: dict[IncarnationId, dumps.Dumps] = {}
 
     def look(self, now: float, settle_seconds: float) -> Seen:
-        """Blocking. Raises OSError when a volume cannot be read."""
+        """Blocking. Raises OSError when a volume cannot be read. Logs are read to their end when nothing settles."""
         self._read_dumps()
-        self._read_trials()
+        self._read_trials(to_the_end=settle_seconds == 0)
         claims = self._claims()
         summary = dumps.summarise(self._dumps, claims, now, settle_seconds)
         newest = summary.collected - 1
@@ -53,12 +53,15 @@ class RunReader:
             self._dumps = dumps.scan_run(self._run.traces)
         self._dumps[self._mine] = dumps.scan_incarnation(self._run.incarnation(*self._mine))
 
-    def _read_trials(self) -> None:
+    def _read_trials(self, *, to_the_end: bool) -> None:
         for id_ in self._dumps:
             if id_ not in self._logs:
                 self._logs[id_] = TrialLog(self._run.incarnation(*id_).trials)
-            for record in self._logs[id_].read():
-                self._tally.add(id_, record)
+            while records := list(self._logs[id_].read()):
+                for record in records:
+                    self._tally.add(id_, record)
+                if not to_the_end:
+                    break
 
     def _claims(self) -> Sequence[Claim]:
         try:

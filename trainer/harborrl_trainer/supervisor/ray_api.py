@@ -73,7 +73,7 @@ class RayApi:
 
     async def log_tail(self, submission_id: str, limit: int = LOG_TAIL_BYTES) -> str:
         """The end of the driver's output. Ray has no call for a tail: all of it crosses localhost, `limit` is kept."""
-        kept = b""
+        kept = bytearray()
         try:
             async with self._client.stream("GET", f"/api/jobs/{submission_id}/logs") as response:
                 if response.status_code != 200:
@@ -81,10 +81,12 @@ class RayApi:
                 whole = True
                 async for chunk in response.aiter_bytes():
                     kept += chunk
-                    whole, kept = whole and len(kept) <= limit, kept[-limit:]
+                    whole = whole and len(kept) <= limit
+                    if len(kept) > 2 * limit:  # not at every chunk: that would copy `limit` bytes for each
+                        del kept[:-limit]
         except httpx.HTTPError as error:
             raise RayUnavailableError(f"{type(error).__name__}: {error}") from error
-        return _decode_log(kept, whole=whole)
+        return _decode_log(bytes(kept[-limit:]), whole=whole)
 
     async def _send(self, method: str, path: str, *, absent_ok: bool = False) -> Any:
         response = await self._request(method, path)
