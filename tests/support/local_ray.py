@@ -70,7 +70,7 @@ def _has_started(process: subprocess.Popen[bytes], log: Path) -> bool:
 
 @contextmanager
 def _ray(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
+    ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
     arguments = [f"--{name}={port}" for name, port in ports.items()]
     mark = f"harborrl-test-{os.getpid()}"
     # Of its own and with a short name: Ray's sockets lie below it, and other Rays of this machine are left alone.
@@ -97,7 +97,7 @@ def _ray(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subproc
             _end_marked(mark)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [held.getsockname()[1] for held in sockets]

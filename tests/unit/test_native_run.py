@@ -22,6 +22,7 @@ from harborrl_trainer.native.serving import serving
 from support import tiny_model
 from support.fake_agent_server import FakeAgentServer, outcome
 from support.jobs import document, make_task, make_volumes
+from support.local_ray import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ("alpha", "beta")
@@ -274,7 +275,7 @@ def _job(volumes: Path, model: Path, url: str, **changes: Any) -> JobDocument:
         "eval": {"jsonl": str(held_out), "interval": 100, "samplesPerPrompt": 2},
         "storage": {role: str(volumes / role) for role in ("models", "tasks", "checkpoints", "traces", "trials")},
         "trainerHost": "127.0.0.1",
-        "ports__session": 39473,
+        "ports__session": free_ports(1)[0],
         "agentServer__url": url,
         "nodes": 1,
     }

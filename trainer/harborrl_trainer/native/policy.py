@@ -160,7 +160,7 @@ class Policy:
         learning = [index for index in members if samples[index].advantage != 0.0 or self._reference is not None]
         idle = [index for index in members if index not in set(learning)]
         for batch in self._micro_batches(samples, learning):
-            self._accumulate(samples, batch, old, tokens, report).backward()  # type: ignore[no-untyped-call]
+            self._accumulate(samples, batch, old, tokens, report).backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
             if self.interrupted.is_set() and report.optimizer_steps == 0:
                 self.optimizer.zero_grad(set_to_none=True)
                 raise Interrupted

@@ -77,9 +77,7 @@ async def _run(
     eval_prompts: Sequence[Prompt],
     compute: ComputeType,
 ) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = _stop_on_signal()
     _connect()
     renderer, stop_tokens = _tokenizer(job)
     policy, engine = _start_actors(job, start, compute, stop_tokens)
@@ -109,6 +107,13 @@ async def _run(
         finally:
             await _leave(client, store)
             log.close()
+
+
+def _stop_on_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def _store(job: JobDocument, renderer: ChatRenderer, engine: Any) -> SessionStore:
