@@ -5,7 +5,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,26 +102,27 @@ class PolicyActor:
                 shutil.copy(path, target / path.name)
 
 
-def await_nodes(
+async def await_nodes(
     expected: int,
+    stop: asyncio.Event,
     *,
     timeout_s: float,
     count: Callable[[], int] | None = None,
     clock: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Until `expected` nodes have joined: the head's driver starts before its workers, and placing waits for no one.
 
-    Raises InfrastructureError after `timeout_s` seconds, naming how many came.
+    Ends early when `stop` is set. Raises InfrastructureError after `timeout_s` seconds, naming how many came.
     """
     count = count or _alive
     deadline = clock() + timeout_s
-    while (joined := count()) < expected:
+    while (joined := count()) < expected and not stop.is_set():
         if clock() > deadline:
             raise InfrastructureError(
                 f"Ray: {joined} of {expected} nodes joined within {timeout_s:g} s; look at the trainer's worker pods"
             )
-        pause(1.0)
+        await pause(1.0)
 
 
 def _alive() -> int:

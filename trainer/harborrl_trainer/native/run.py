@@ -80,6 +80,9 @@ async def _run(
     stop = _stop_on_signal()
     _connect()
     renderer, stop_tokens = _tokenizer(job)
+    await actors.await_nodes(job.nodes, stop, timeout_s=NODES_WAIT_S)
+    if stop.is_set():
+        raise Stopped
     policy, engine = _start_actors(job, start, compute, stop_tokens)
     store = _store(job, renderer, engine)
     client = _client(job)
@@ -199,7 +202,6 @@ def _tokenizer(job: JobDocument) -> tuple[ChatRenderer, frozenset[int]]:
 def _start_actors(
     job: JobDocument, start: StartPoint, compute: ComputeType, stop_tokens: frozenset[int]
 ) -> tuple[Any, Any]:
-    actors.await_nodes(job.nodes, timeout_s=NODES_WAIT_S)
     optimizer = start.checkpoint / checkpoint.OPTIMIZER if start.checkpoint else None
     policy = actors.start_policy(
         model=str(start.checkpoint or job.model.path),
