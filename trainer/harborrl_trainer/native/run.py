@@ -80,9 +80,7 @@ async def _run(
     stop = _stop_on_signal()
     _connect()
     renderer, stop_tokens = _tokenizer(job)
-    await actors.await_nodes(job.nodes, stop, timeout_s=NODES_WAIT_S)
-    if stop.is_set():
-        raise Stopped
+    await _nodes_joined(job, stop)
     policy, engine = _start_actors(job, start, compute, stop_tokens)
     store = _store(job, renderer, engine)
     client = _client(job)
@@ -197,6 +195,12 @@ def _tokenizer(job: JobDocument) -> tuple[ChatRenderer, frozenset[int]]:
         ) from error
     ends = [stop] if isinstance(stop, int) else list(stop or ())
     return renderer, frozenset([*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])])
+
+
+async def _nodes_joined(job: JobDocument, stop: asyncio.Event) -> None:
+    await actors.await_nodes(job.nodes, stop, timeout_s=NODES_WAIT_S)
+    if stop.is_set():
+        raise Stopped
 
 
 def _start_actors(
