@@ -48,11 +48,14 @@ def head_pod(workspace: Workspace) -> Manifest:
     return workspace.kube.until(bool, PODS, workspace.namespace, selector=selector, timeout=SECONDS)[0]
 
 
-def until_trained(workspace: Workspace, count: int) -> Manifest:
-    def trained(job: Manifest) -> bool:
-        return bool((status_of(job).get("rollout") or {}).get("trained", 0) >= count)
+def trained(job: Manifest) -> int:
+    """Rollouts trained so far."""
+    count: int = (status_of(job).get("rollout") or {}).get("trained", 0)
+    return count
 
-    return workspace.until_job(NAME, trained, timeout=SECONDS)
+
+def until_trained(workspace: Workspace, count: int) -> Manifest:
+    return workspace.until_job(NAME, lambda job: trained(job) >= count, timeout=SECONDS)
 
 
 def test_a_new_operator_goes_on_where_the_last_one_was(kubectl: Kubectl, workspace: Workspace) -> None:
@@ -66,7 +69,8 @@ def test_a_new_operator_goes_on_where_the_last_one_was(kubectl: Kubectl, workspa
 
 
 def test_a_killed_supervisor_finds_its_driver_again(workspace: Workspace) -> None:
-    head, before = head_pod(workspace), workspace.job(NAME)["status"]
+    before = until_trained(workspace, 1)
+    head = head_pod(workspace)
     container = supervisor_of(head)["containerID"].rpartition("/")[2]
     kill(workspace, container)
     name = name_of(head)
@@ -78,8 +82,8 @@ def test_a_killed_supervisor_finds_its_driver_again(workspace: Workspace) -> Non
     pods = workspace.kube.until(restarted, PODS, workspace.namespace, timeout=60)
     ended = supervisor_of(next(pod for pod in pods if name_of(pod) == name))["lastState"]["terminated"]
     assert ended["exitCode"] == 128 + 9
-    after = until_trained(workspace, before["rollout"]["trained"] + 1)["status"]
-    assert after["trainer"]["submissionId"] == before["trainer"]["submissionId"] == f"{NAME}-a1-i1"
+    after = until_trained(workspace, trained(before) + 1)
+    assert after["status"]["trainer"]["submissionId"] == f"{NAME}-a1-i1"
     assert submissions(workspace, name) == [f"{NAME}-a1-i1"]
 
 
@@ -114,7 +118,9 @@ def test_the_trials_of_a_killed_agent_server_are_told_and_their_sandboxes_swept(
         return lost.isdisjoint(map(name_of, found))
 
     workspace.kube.until(swept, PODS, SANDBOXES, selector=f"harborrl.dev/job={NAME}", timeout=120)
-    workspace.until_sandboxes_run(NAME, besides=lost, timeout=SECONDS)
+    job = until_trained(workspace, trained(workspace.job(NAME)) + 1)
+    assert told_as_lost(workspace, job) > 0
+    assert job["status"]["attempt"] == 1  # a server that is back within a minute costs no attempt
 
 
 def told_as_lost(workspace: Workspace, job: Manifest) -> int:
@@ -125,9 +131,7 @@ def told_as_lost(workspace: Workspace, job: Manifest) -> int:
 
 
 def test_a_lost_head_pod_is_another_attempt_that_goes_on_from_the_checkpoint(workspace: Workspace) -> None:
-    job = until_trained(workspace, 2)
-    assert told_as_lost(workspace, job) > 0
-    saved = job["status"]["checkpoint"]["rolloutId"]
+    saved = until_trained(workspace, 1)["status"]["checkpoint"]["rolloutId"]
     workspace.until_sandboxes_run(NAME, timeout=SECONDS)
     head = name_of(head_pod(workspace))
     workspace.kubectl.ok("delete", "pod", head, "--wait=false")

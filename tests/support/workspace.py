@@ -22,6 +22,8 @@ from support.kube import (
     SERVICES,
     Kube,
     Manifest,
+    brief,
+    condition,
     is_going,
     labels_of,
     name_of,
@@ -92,13 +94,19 @@ class Workspace:
         return found
 
     def until_job(self, name: str, true: Callable[[Manifest], bool], *, timeout: float) -> Manifest:
-        """The job as soon as `true` of it."""
+        """The job as soon as `true` of it; fails at once when it has ended otherwise."""
+        found: list[Manifest] = []
 
         def holds(items: list[Manifest]) -> bool:
-            return any(name_of(item) == name and true(item) for item in items)
+            found[:] = [item for item in items if name_of(item) == name]
+            if any(map(true, found)):
+                return True
+            ended = [item for item in found if condition(item, "Finished")["status"] == "True"]
+            assert not ended, f"{name} has ended: {brief(ended[0])}"
+            return False
 
-        found = self.kube.until(holds, JOBS, self.namespace, timeout=timeout)
-        return next(item for item in found if name_of(item) == name)
+        self.kube.until(holds, JOBS, self.namespace, timeout=timeout)
+        return found[0]
 
     def until_sandboxes_run(
         self, name: str, *, besides: frozenset[str] = frozenset(), timeout: float

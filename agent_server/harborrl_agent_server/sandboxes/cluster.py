@@ -54,7 +54,8 @@ class Cluster:
         if os.environ.get("KUBERNETES_SERVICE_HOST"):
             config.load_incluster_config(client_configuration=configuration)
         else:
-            await config.load_kube_config(client_configuration=configuration)
+            # By itself the client reads KUBECONFIG once, when it is imported.
+            await config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=configuration)
         return cls(configuration)
 
     async def close(self) -> None:
