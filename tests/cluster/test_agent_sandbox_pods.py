@@ -172,8 +172,9 @@ async def test_a_server_that_restarts_sweeps_what_it_left(
 
 
 async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
-    cluster: Cluster, provider: KubernetesProvider, settings: Settings, tmp_path: Path
+    cluster: Cluster, settings: Settings, tmp_path: Path
 ) -> None:
+    provider = KubernetesProvider.from_settings(settings)  # the stage opens it
     tasks = tmp_path / "tasks"
     write_task(tasks)
     script = replies("```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
