@@ -36,7 +36,8 @@ class _Server(StatusModel):
 class Progress(StatusModel):
     """One report, typed."""
 
-    uid: str
+    uid: str = ""
+    """The job's; empty in the report of a supervisor that is older than the field."""
     attempt: int
     incarnation: int
     driver: _Driver
@@ -75,7 +76,7 @@ def read_progress(text: str | None, uid: str) -> Progress | None:
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise UnreadableProgressError(faults) from None
-    return progress if progress.uid == uid else None
+    return progress if progress.uid in ("", uid) else None
 
 
 def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) -> Verdict | None:

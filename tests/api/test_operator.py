@@ -269,15 +269,24 @@ async def test_the_charts_roles_suffice_for_a_whole_life(
     kubectl.ok("apply", "--filename", "-", stdin=chart_roles)
     user = "system:serviceaccount:harborrl-system:harborrl-operator"
     limited = await Cluster.connect(str(kubectl.plane.kubeconfig), impersonate=user)
+
+    async def rights_are_in_force() -> bool:
+        answers = [kubectl("auth", "can-i", "list", kind, "-A", "--as", user) for kind in ("hrl", "rayclusters", "pods")]
+        return all(answer.stdout.strip() == "yes" for answer in answers)
+
+    async def is_gone() -> bool:
+        await operator(limited).reconcile(namespace, "quickstart")
+        return await cluster.get(KIND, namespace, "quickstart") is None
+
     try:
+        await eventually(rights_are_in_force)
         submit({"ttlSecondsAfterFinished": 0})
         await walk_to_cluster(kubectl, limited, namespace)
         assert conditions(await job_of(cluster, namespace))["Admitted"] == ("True", "Admitted")
         await report_success(kubectl, cluster, namespace)
         await operator(limited).reconcile(namespace, "quickstart")
-        assert await sweep(limited) == 0
-        await operator(limited).reconcile(namespace, "quickstart")
-        assert await cluster.get(KIND, namespace, "quickstart") is None
+        await sweep(limited)
+        await eventually(is_gone)
         denied = kubectl("auth", "can-i", "get", "secrets", "-A", "--as", user)
         assert denied.stdout.strip() == "no"
     finally:

@@ -83,3 +83,9 @@ def test_what_ray_copies_from_an_actor_is_not_the_drivers_last_word() -> None:
         "\x1b[33m(raylet)\x1b[0m a worker died\n"
     )
     assert last_line(log) == "Ray: ActorDiedError: raise trainer.resources.limits.memory"
+
+
+def test_advice_on_memory_comes_before_rays_long_account_of_it() -> None:
+    driver = driver_of(failed(1), "OutOfMemoryError: " + "Memory on the node was used up. " * 60)
+    assert driver.message.startswith("Out of memory: raise trainer.resources.limits.memory")
+    assert driver.failure_class == "application"

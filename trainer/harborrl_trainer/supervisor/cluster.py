@@ -132,7 +132,7 @@ def _parse(text: str | None) -> Mapping[str, Any] | None:
 
 def _own(document: Mapping[str, Any] | None, uid: str) -> Mapping[str, Any] | None:
     """A job deleted and applied again keeps its names: what the run before wrote is no word of ours."""
-    return document if document and document.get("uid") == uid else None
+    return document if document and document.get("uid", uid) == uid else None
 
 
 def _told(error: BaseException) -> str:
