@@ -271,7 +271,9 @@ async def test_the_charts_roles_suffice_for_a_whole_life(
     limited = await Cluster.connect(str(kubectl.plane.kubeconfig), impersonate=user)
 
     async def rights_are_in_force() -> bool:
-        answers = [kubectl("auth", "can-i", "list", kind, "-A", "--as", user) for kind in ("hrl", "rayclusters", "pods")]
+        answers = [
+            kubectl("auth", "can-i", "list", kind, "-A", "--as", user) for kind in ("hrl", "rayclusters", "pods")
+        ]
         return all(answer.stdout.strip() == "yes" for answer in answers)
 
     async def is_gone() -> bool:

@@ -91,7 +91,9 @@ def _failed(job: RayJob, text: str) -> Driver:
         return Driver(job.submission_id, "FAILED", message, "infrastructure")
     if _OUT_OF_MEMORY.search(end):
         # The advice first: what Ray says of it is long enough to push it off the line.
-        message = one_line(f"Out of memory: raise trainer.resources.limits.memory or lower maxSeqLen. {said}")
+        message = one_line(
+            f"Out of memory: raise trainer.resources.limits.memory, or lower microBatchSize or maxSeqLen. {said}"
+        )
         return Driver(job.submission_id, "FAILED", message, "application")
     return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), "application")
 
