@@ -24,12 +24,15 @@ from harborrl_operator.resources.common import (
 
 ROLES = ("tasks", "trials")
 
-DRAIN_MARGIN_SECONDS = 30
-"""Beyond the longest trial, for the server's own clean-up. A server whose job is gone leaves at once."""
+TERMINATION_SECONDS = 45
+"""The server ends its trials and leaves within 25 s of SIGTERM (its `--grace-period`); the rest is for a busy node.
+
+A server that hangs must not keep a deleted job's pod for longer.
+"""
 
 
 def deployment(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any]:
-    """One replica; a new version starts beside the old one, which drains its trials within its grace period."""
+    """One replica. Told to stop, a server cancels its trials and answers their clients, who run them again."""
     selector = {LABEL_JOB_UID: job.job.uid, LABEL_ROLE: Role.AGENT_SERVER.value}
     return {
         "apiVersion": "apps/v1",
@@ -53,7 +56,7 @@ def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any
     pod = {
         "serviceAccountName": AGENT_SERVER_ACCOUNT,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": job.spec.rollout.agent_trial_timeout_seconds + DRAIN_MARGIN_SECONDS,
+        "terminationGracePeriodSeconds": TERMINATION_SECONDS,
         "securityContext": pod_security(),
         "containers": [
             {
