@@ -70,5 +70,5 @@ def test_a_job_deleted_without_an_operator_leaves_its_files_alone_as_well(
         deleted(workspace)
         assert before <= files_of(workspace, job)
         workspace.apply(JOB)
-    again = workspace.until_job(NAME, lambda job: status_of(job).get("phase") == "Preflight", timeout=60)
+    again = workspace.until_job(NAME, lambda job: bool(status_of(job).get("runPath")), timeout=60)
     assert again["status"]["runPath"] != job["status"]["runPath"]

@@ -109,7 +109,9 @@ def submissions(workspace: Workspace, head: str) -> list[str]:
 
 
 def test_the_trials_of_a_killed_agent_server_are_told_and_their_sandboxes_swept(workspace: Workspace) -> None:
-    lost = workspace.until_sandboxes_run(NAME, timeout=SECONDS)
+    seen = workspace.until_sandboxes_run(NAME, timeout=SECONDS)
+    # Sandboxes of the next rollout: those that run already may be about to give their reward.
+    lost = workspace.until_sandboxes_run(NAME, besides=seen, timeout=SECONDS)
     selector = f"harborrl.dev/job={NAME},harborrl.dev/role=agent-server"
     pods = [p for p in workspace.kube.objects(PODS, workspace.namespace, selector) if not is_going(p)]
     workspace.kubectl.ok("delete", "pod", *map(name_of, pods), "--grace-period=1", "--wait=false")
