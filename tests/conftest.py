@@ -5,6 +5,13 @@ import os
 import subprocess
 
 import pytest
+from hypothesis import settings
+
+# Machines are shared, so no property is judged by its time; a change is judged by the same examples as the last one.
+# HYPOTHESIS_PROFILE=explore draws new ones.
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
