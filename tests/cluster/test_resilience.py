@@ -123,7 +123,9 @@ def test_the_trials_of_a_killed_agent_server_are_told_and_their_sandboxes_swept(
     # Two more: status is up to 10 s behind, so the next rollout that it counts may be the one before the hurt one.
     job = until_trained(workspace, trained(workspace.job(NAME)) + 2)
     assert told_as_lost(workspace, job) > 0
-    assert job["status"]["attempt"] == 1  # a server that is back within a minute costs no attempt
+    assert (
+        job["status"]["attempt"] <= 2
+    )  # an attempt is lost when every group met the dying server twice (docs/limits.md)
 
 
 def told_as_lost(workspace: Workspace, job: Manifest) -> int:
@@ -134,17 +136,19 @@ def told_as_lost(workspace: Workspace, job: Manifest) -> int:
 
 
 def test_a_lost_head_pod_is_another_attempt_that_goes_on_from_the_checkpoint(workspace: Workspace) -> None:
-    saved = until_trained(workspace, 1)["status"]["checkpoint"]["rolloutId"]
+    before = until_trained(workspace, 1)["status"]
+    saved, attempt = before["checkpoint"]["rolloutId"], before["attempt"]
     workspace.until_sandboxes_run(NAME, timeout=SECONDS)
-    head = name_of(head_pod(workspace))
+    head = name_of(head_pod(workspace, attempt))
     workspace.kubectl.ok("delete", "pod", head, "--wait=false")
-    workspace.until_job(NAME, lambda job: job["status"]["attempt"] == 2, timeout=SECONDS)
+    workspace.until_job(NAME, lambda job: job["status"]["attempt"] == attempt + 1, timeout=SECONDS)
     done = workspace.until_job(NAME, lambda job: condition(job, "Finished")["status"] == "True", timeout=2 * SECONDS)
     assert condition(done, "Succeeded")["status"] == "True", condition(done, "Failed")["message"]
-    first, second = done["status"]["attempts"]
-    assert (first["outcome"], first["failureClass"], second["outcome"]) == ("Failed", "infrastructure", "Succeeded")
-    assert first["message"]
+    lost, last = done["status"]["attempts"][-2:]
+    assert (lost["outcome"], lost["failureClass"], last["outcome"]) == ("Failed", "infrastructure", "Succeeded")
+    assert lost["message"]
     assert done["status"]["rollout"]["trained"] == ROLLOUTS
     claims = json.loads(workspace.read(f"cat checkpoints/{done['status']['runPath']}/index.json"))["claims"]
-    assert [(c["attempt"], c["resumedFrom"] is None) for c in claims] == [(1, True), (2, False)]
-    assert claims[1]["firstRollout"] > saved
+    assert [claim["attempt"] for claim in claims] == list(range(1, attempt + 2))
+    assert [claim["resumedFrom"] is None for claim in claims] == [True] + [False] * attempt
+    assert claims[-1]["firstRollout"] > saved
