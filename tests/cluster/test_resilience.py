@@ -139,7 +139,7 @@ def test_a_lost_head_pod_is_another_attempt_that_goes_on_from_the_checkpoint(wor
     before = until_trained(workspace, 1)["status"]
     saved, attempt = before["checkpoint"]["rolloutId"], before["attempt"]
     workspace.until_sandboxes_run(NAME, timeout=SECONDS)
-    head = name_of(head_pod(workspace, attempt))
+    head = name_of(head_pod(workspace))
     workspace.kubectl.ok("delete", "pod", head, "--wait=false")
     workspace.until_job(NAME, lambda job: job["status"]["attempt"] == attempt + 1, timeout=SECONDS)
     done = workspace.until_job(NAME, lambda job: condition(job, "Finished")["status"] == "True", timeout=2 * SECONDS)
