@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
+
+from devcluster.settings import load_settings
 
 from demo.shell import Shell, python
 
@@ -54,8 +54,7 @@ def _tools(shell: Shell) -> Tools:
 
 def _program(name: str) -> str:
     """The dev cluster's own build of a program, else the one on PATH."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    built = Path(os.environ.get("HARBORRL_CACHE") or Path(home) / "harborrl") / "bin" / name
+    built = load_settings().cache / "bin" / name
     return str(built) if built.exists() else shutil.which(name) or name
 
 
