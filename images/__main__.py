@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from devcluster.settings import load_settings
+
 from images import base, engines, host, targets
 from images.base import Base
 from images.engines import Docker, Engine
@@ -21,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main() -> int:
     arguments = _parser().parse_args()
-    cache = _cache()
+    cache = load_settings().cache
     started = time.monotonic()
     try:
         engine = engines.detect(os.geteuid())
@@ -82,11 +84,6 @@ def _secrets(folder: Path) -> dict[str, Path]:
     settings.chmod(0o600)
     bundle = host.ca_bundle(os.environ)
     return {"registries": settings, **({"ca": bundle} if bundle else {})}
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("HARBORRL_CACHE") or Path(home) / "harborrl")
 
 
 @contextlib.contextmanager
