@@ -5,7 +5,7 @@ PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
 
-.PHONY: help demo learn test test-fast test-e2e lint fmt types layers generate lock down clean
+.PHONY: help demo learn test test-fast test-e2e test-cluster lint fmt types layers generate lock down clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,6 +23,10 @@ test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server te
 	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest -m "not cluster"
 
 test-e2e: .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
+	@$(PY) -m demo prepare
+	@$(PY) -m pytest -m "cluster and not faults"
+
+test-cluster: .venv/ready  ## every test on the real cluster, the long fault runs included
 	@$(PY) -m demo prepare
 	@$(PY) -m pytest -m cluster
 

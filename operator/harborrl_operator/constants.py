@@ -128,6 +128,7 @@ class Reason(StrEnum):
     POD_FAILED = "PodFailed"
     PODS_REFUSED = "PodsRefused"
     POD_STUCK = "PodStuck"
+    KUBERAY_SILENT = "KubeRaySilent"
     # AgentServerReady, TrainerReady
     STARTING = "Starting"
     READY = "Ready"

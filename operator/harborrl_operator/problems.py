@@ -22,6 +22,9 @@ _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerEr
 STUCK_SECONDS = 60
 """A pod that is scheduled but has not started its containers after this long is reported with its newest warning."""
 
+SILENT_SECONDS = 30
+"""KubeRay writes the status of a new RayCluster within seconds, also while it waits for a queue."""
+
 
 def pod_problem(pod: Object, now: datetime, warning: str = "") -> Verdict | None:
     """The first thing that keeps this pod from running, None while it merely takes its time."""
@@ -95,6 +98,18 @@ def ray_cluster_problem(cluster: Object) -> Verdict | None:
     if status.get("reason") and status.get("state") == "failed":
         return Verdict(Reason.PODS_REFUSED, f"RayCluster {name_of(cluster)}: {status['reason']}")
     return None
+
+
+def kuberay_silence(cluster: Object, now: datetime) -> Verdict | None:
+    """A cluster that KubeRay has not looked at: its operator is down, or does not watch this namespace."""
+    created = cluster["metadata"]["creationTimestamp"]
+    if cluster.get("status") or seconds_since(created, now) <= SILENT_SECONDS:
+        return None
+    return Verdict(
+        Reason.KUBERAY_SILENT,
+        f"KubeRay has not looked at RayCluster {name_of(cluster)} since {created}. See whether its operator runs and"
+        " watches this namespace: kubectl get deployments --all-namespaces | grep kuberay-operator",
+    )
 
 
 def _refused(kind: str, thing: Object, condition: str) -> Verdict | None:

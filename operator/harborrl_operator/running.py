@@ -6,7 +6,7 @@ from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.models.status import AgentServerStatus
 from harborrl_operator.observed import Object, condition_of, head_pod, is_terminating, labels, name_of, pod_phase
-from harborrl_operator.problems import first_pod_problem, last_words, ray_cluster_problem
+from harborrl_operator.problems import first_pod_problem, kuberay_silence, last_words, ray_cluster_problem
 from harborrl_operator.progress import Progress, UnreadableProgressError, has_elapsed, read_progress, stall
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
 
@@ -154,6 +154,7 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
         obstacle = (
             (cluster is not None and ray_cluster_problem(cluster))
             or first_pod_problem(pods, draft.now, draft.observed.warnings)
+            or (cluster is not None and not pods and kuberay_silence(cluster, draft.now))
             or Verdict(Reason.STARTING, f"{ready} of {wanted} trainer pods are ready.")
         )
         draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)

@@ -11,6 +11,7 @@ import pytest
 
 from support.kube import PODS, Manifest, condition, is_going, name_of, status_of
 from support.kubectl import OPERATOR, SYSTEM, Kubectl
+from support.node import signal
 from support.workspace import SANDBOXES, Workspace, example, json_lines
 
 pytestmark = pytest.mark.cluster
@@ -20,19 +21,6 @@ ROLLOUTS = 7
 SECONDS = 300
 """Longest wait for one thing; a rollout takes 15 s on an idle machine of two cores."""
 ASK_RAY = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8265/api/jobs/').read().decode())"
-
-KILL: Manifest = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "killer"},
-    "spec": {
-        "hostPID": True,
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 0,
-    },
-}
-"""A container's first process cannot be killed from inside: its PID namespace shields it."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,7 +60,7 @@ def test_a_killed_supervisor_finds_its_driver_again(workspace: Workspace) -> Non
     before = until_trained(workspace, 1)
     head = head_pod(workspace)
     container = supervisor_of(head)["containerID"].rpartition("/")[2]
-    kill(workspace, container)
+    signal(workspace, container, "KILL")
     name = name_of(head)
 
     def restarted(pods: list[Manifest]) -> bool:
@@ -90,16 +78,6 @@ def test_a_killed_supervisor_finds_its_driver_again(workspace: Workspace) -> Non
 def supervisor_of(pod: Manifest) -> dict[str, Any]:
     found: dict[str, Any] = next(c for c in pod["status"]["initContainerStatuses"] if c["name"] == "supervisor")
     return found
-
-
-def kill(workspace: Workspace, container: str) -> None:
-    """SIGKILL from the node to every process of a container."""
-    script = f"for p in /proc/[0-9]*; do grep -qs {container} $p/cgroup && kill -9 ${{p#/proc/}} && n=1; done; [ $n ]"
-    image = {"name": "kill", "image": "localhost/harborrl/base:dev", "command": ["sh", "-c", script]}
-    image["securityContext"] = {"privileged": True, "runAsUser": 0}  # type: ignore[assignment]  # a container is a mapping of anything
-    workspace.kubectl.apply(KILL | {"spec": KILL["spec"] | {"containers": [image]}})
-    workspace.kubectl.ok("wait", "pod/killer", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s", timeout=70)
-    workspace.kubectl.ok("delete", "pod/killer")
 
 
 def submissions(workspace: Workspace, head: str) -> list[str]:

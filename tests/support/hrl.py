@@ -196,12 +196,14 @@ def preflight_pod(
 PASSED = json.dumps({"schemaVersion": 1, "ok": True, "findings": []})
 
 
-def ray_cluster(of: HarborRLJob, attempt: int = 1, *, suspend: bool | None = None, **status: Any) -> dict[str, Any]:
+def ray_cluster(
+    of: HarborRLJob, attempt: int = 1, *, suspend: bool | None = None, age: float = 10, **status: Any
+) -> dict[str, Any]:
     name = f"quickstart-a{attempt}"
     spec = {} if suspend is None else {"suspend": suspend}
     hashed = {"harborrl.dev/config-hash": resolve(of, SETTINGS).config_hash}
     meta = {"name": name, "namespace": "research", "uid": f"rc-{attempt}", "annotations": hashed}
-    return {"metadata": meta, "spec": spec, "status": status}
+    return {"metadata": meta | {"creationTimestamp": ago(age)}, "spec": spec, "status": status}
 
 
 def trainer_pod(

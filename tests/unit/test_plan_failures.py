@@ -91,6 +91,18 @@ def test_a_quota_that_refuses_the_trainers_pods_is_named() -> None:
     assert condition(decided, "TrainerReady") == ("False", "PodsRefused")
 
 
+@pytest.mark.parametrize(
+    ("age", "status", "reason"),
+    [(31, {}, "KubeRaySilent"), (29, {}, "Starting"), (300, {"state": "ready"}, "Starting")],
+    ids=["old and untouched", "young", "old and seen"],
+)
+def test_a_cluster_that_kuberay_leaves_alone_is_reported(age: float, status: dict[str, Any], reason: str) -> None:
+    job = hrl.job()
+    cluster = hrl.ray_cluster(job, age=age, **status)
+    decided = decide(job, hrl.running_world(job, ray_clusters={"quickstart-a1": cluster}, trainer_pods=()))
+    assert condition(decided, "TrainerReady") == ("False", reason)
+
+
 def test_a_pod_that_hangs_without_a_state_is_reported_with_its_newest_warning() -> None:
     pod = hrl.pod("agent", age=90)
     seen = hrl.world(
