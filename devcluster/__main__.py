@@ -8,7 +8,7 @@ from rich.console import Console
 
 from devcluster.backends import backend, choose_here, record_choice, recorded_choice
 from devcluster.errors import DevclusterError
-from devcluster.gobuild import CONTROL_PLANE, ensure_binaries
+from devcluster.gobuild import TESTS, ensure_binaries
 from devcluster.progress import Reporter
 from devcluster.settings import load_settings
 from devcluster.status import print_report
@@ -72,8 +72,8 @@ def kubeconfig() -> None:
 
 @app.command()
 def build() -> None:
-    """Compile what an API server without a node needs, and start nothing. Needs no root."""
-    ensure_binaries(load_settings().cache, CONTROL_PLANE, Reporter())
+    """Compile what tests without a node need (API server, helm), and start nothing. Needs no root."""
+    ensure_binaries(load_settings().cache, TESTS, Reporter())
 
 
 def main() -> None:

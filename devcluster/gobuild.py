@@ -58,13 +58,18 @@ CONTROL_PLANE = (
 )
 """What an API server without a node needs."""
 
+HELM = Target("helm", "helm.sh/helm/v3/cmd/helm")
+
+TESTS = (*CONTROL_PLANE, HELM)
+"""What every test but those on a node needs: an API server, and helm to render the chart."""
+
 NODE = (
     Target("cri", "./cri"),
     Target("pause", "./pause"),
     Target("coredns", "github.com/coredns/coredns"),
     Target("kuberay-operator", KUBERAY_MODULE),
     Target("local-path-provisioner", "github.com/rancher/local-path-provisioner"),
-    Target("helm", "helm.sh/helm/v3/cmd/helm"),
+    HELM,
     Target("kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"),
 )
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
+from harborrl_operator.engine_checks import engine_is_available
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
 
@@ -289,6 +290,7 @@ def is_node_bound(claim: Object) -> bool:
 
 
 CHECKS: Sequence[Check] = (
+    engine_is_available,
     arguments_are_free,
     environment_is_free,
     no_secret_in_plain_text,

@@ -92,6 +92,7 @@ class Reason(StrEnum):
     SANDBOX_NAMESPACE_NOT_ALLOWED = "SandboxNamespaceNotAllowed"
     SANDBOX_BACKEND_UNSUPPORTED = "SandboxBackendUnsupported"
     PARTIAL_START_NOT_ALLOWED = "PartialStartNotAllowed"
+    ENGINE_UNAVAILABLE = "EngineUnavailable"
     ENGINE_MISMATCH = "EngineMismatch"
     BATCH_MISMATCH = "BatchMismatch"
     PORT_CONFLICT = "PortConflict"

@@ -8,13 +8,14 @@ from typing import Any
 from harborrl_operator.clock import to_text
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.conditions import Conditions
-from harborrl_operator.constants import API_VERSION, KIND, ConditionType, Phase, Reason
+from harborrl_operator.constants import API_VERSION, KIND, ConditionType, Reason
 from harborrl_operator.draft import Plan
 from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
 from harborrl_operator.plan import plan
 from harborrl_operator.transitions import Transition, transitions
+from harborrl_operator.unreadable import unreadable_status
 
 logger = logging.getLogger(__name__)
 
@@ -116,23 +117,12 @@ class Reconciler:
 
     async def _write_invalid(self, raw: dict[str, Any], message: str) -> None:
         """A spec that this version cannot read: say so and leave what runs alone."""
-        meta = raw["metadata"]
-        conditions = Conditions([], meta.get("generation", 0), to_text(self._now()))
-        conditions.set(ConditionType.ADMITTED, "False", Reason.INVALID_SPEC, message)
-        status = JobStatus(
-            phase=Phase.REFUSED,
-            reason=Reason.INVALID_SPEC.value,
-            message=message[:256],
-            conditions=conditions.listed(),
-            observed_generation=meta.get("generation", 0),
-        ).model_dump(by_alias=True, exclude_none=True, mode="json")
-        before = raw.get("status") or {}
-        if before.get("message") == status["message"]:
+        meta, before = raw["metadata"], raw.get("status") or {}
+        status = unreadable_status(before, meta.get("generation", 0), message, to_text(self._now()))
+        if status == before:
             return
-        kept = {**before, **{key: status[key] for key in ("reason", "message", "conditions", "observedGeneration")}}
-        kept.setdefault("phase", status["phase"])
         identity = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}
-        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": kept}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": status}
         await self._cluster.apply(body, subresource="status")
 
 

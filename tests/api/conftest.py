@@ -13,6 +13,7 @@ from devcluster.gobuild import render_kuberay
 from harborrl_operator.cluster import Cluster
 from support import hrl
 from support.control_plane import api_server
+from support.programs import program
 
 __all__ = ["api_server"]
 
@@ -93,12 +94,9 @@ def submit(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.Complet
 
 
 @pytest.fixture(scope="session")
-def chart_roles(kubectl: Kubectl) -> str:
-    """Manifests of the chart's roles. helm is built by a full `devcluster build` alone."""
-    helm = Path(kubectl.plane.kubectl).with_name("helm")
-    if not helm.exists():
-        pytest.skip("no helm here: `python -m devcluster build` builds it")
+def chart_roles() -> str:
+    """Manifests of the chart's roles."""
     templates = ("-s", "templates/rbac-operator.yaml", "-s", "templates/rbac-jobs.yaml")
-    command = [str(helm), "template", "harborrl", str(ROOT / "charts" / "harborrl"), "--kube-version", "1.35.0"]
+    command = [program("helm"), "template", "harborrl", str(ROOT / "charts" / "harborrl"), "--kube-version", "1.35.0"]
     command += ["--namespace", "harborrl-system", *templates]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own binary

@@ -15,7 +15,7 @@ from harborrl_trainer.preflight.findings import Reason
 from support import hrl, jobs
 from support.supervision import Pod
 
-WARNINGS = {"BudgetsUnknown", "CapacityUnknown", "CheckpointIncomplete", "ReservedKeysStripped"}
+WARNINGS = {"AgentServerDegraded", "BudgetsUnknown", "CapacityUnknown", "CheckpointIncomplete", "ReservedKeysStripped"}
 """Reasons that only warn: the operator quotes their message and never shows them as a condition's reason."""
 
 

@@ -14,7 +14,8 @@ from harborrl_operator.resources import preflight
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 UID = "5f0c2a9e-8a1d-4a53-9a36-0b6f1f8e7d10"
-SETTINGS = Settings()
+SETTINGS = Settings(miles_image="radixark/miles:dev-202604201238")
+"""Of an installation that has both engines."""
 
 QUICKSTART_SPEC: dict[str, Any] = {
     "model": {"path": "SmolLM2-135M-Instruct"},

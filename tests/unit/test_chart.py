@@ -1,27 +1,22 @@
-"""The chart renders what the operator expects. It needs helm, which a full `devcluster build` makes."""
+"""The chart renders what the operator expects. It needs helm, which `python -m devcluster build` compiles."""
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from devcluster.settings import load_settings
 
 from harborrl_operator.models import Settings
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
+from support.programs import program
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "harborrl"
 
 
 @pytest.fixture(scope="module")
 def helm() -> str:
-    built = sorted((load_settings().cache / "devcluster").glob("*/helm"))
-    found = shutil.which("helm") or (str(built[-1]) if built else None)
-    if found is None:
-        pytest.skip("no helm here: `python -m devcluster build` builds it")
-    return found
+    return program("helm")
 
 
 def run(helm: str, *arguments: str) -> subprocess.CompletedProcess[str]:

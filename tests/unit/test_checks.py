@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from harborrl_operator.checks import burst_notice
+from harborrl_operator.models import Settings
+from harborrl_operator.plan import plan
 from harborrl_operator.resolve import resolve
 from support import hrl
 from support.hrl import condition, decide, deleted, message
@@ -224,6 +226,13 @@ def test_gpu_nodes_that_share_a_node_bound_claim_are_refused() -> None:
     gpus = decide(hrl.job({"trainer.gpusPerNode": 8}), hrl.world(claims=bound))
     assert condition(gpus, "Admitted") == ("False", "ClaimNotShared")
     assert decide(hrl.job(), hrl.world(claims=bound)).status.phase != "Refused"
+
+
+def test_miles_is_refused_before_anything_is_held_where_no_image_of_it_carries_our_driver() -> None:
+    decided = plan(hrl.job(base=hrl.MINIMAL_SPEC), hrl.world(), Settings(), hrl.NOW)
+    assert condition(decided, "Admitted") == ("False", "EngineUnavailable")
+    assert "trainer.engine: native" in message(decided, "Admitted")
+    assert decided.apply == ()
 
 
 def test_a_corrected_spec_is_admitted_at_once() -> None:

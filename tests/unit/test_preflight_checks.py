@@ -269,6 +269,12 @@ def test_the_contracts_own_health_is_accepted(tmp_path: Path) -> None:
     assert outcome == Outcome([], {"agentServer": {"capacity": 8, "free": 8}})
 
 
+def test_a_teardown_that_never_ended_is_told_and_does_not_end_the_next_attempt(tmp_path: Path) -> None:
+    outcome = check_agent_server(jobs.job(tmp_path), fetch(httpx.Response(200, json=HEALTHY | {"status": "degraded"})))
+    assert told(outcome) == [("warn", "AgentServerDegraded")]
+    assert "restarts" in only_message(outcome)
+
+
 def test_too_few_slots_are_refused_with_the_number_to_set(tmp_path: Path) -> None:
     outcome = check_agent_server(jobs.job(tmp_path), Health(HEALTHY | {"capacity": 7, "free": 7}))
     assert told(outcome) == [("refuse", "CapacityTooSmall")]

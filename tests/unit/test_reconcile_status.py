@@ -119,6 +119,34 @@ async def test_a_cluster_without_kuberay_is_said_once_in_the_job() -> None:
     assert "Is KubeRay installed?" in trainer["message"]
 
 
+async def test_a_spec_that_became_unreadable_is_said_once_and_takes_no_verdict_back() -> None:
+    job = hrl.job()
+    finished = hrl.decide(job, hrl.running_world(job, progress=hrl.progress("SUCCEEDED"))).status
+    cluster = WithoutKubeRay()
+    newer = {"type": "Paused", "status": "True", "reason": "New", "lastTransitionTime": hrl.ago(1)}
+    status = finished.model_dump(by_alias=True, mode="json", exclude_none=True)
+    status["conditions"].append(newer)
+    cluster.job |= {"spec": {"oops": 1}, "status": status}
+    reconciler = Reconciler(cluster, hrl.SETTINGS, lambda: LATER)
+    for _ in range(2):
+        assert await reconciler.reconcile("research", "quickstart") is None
+    assert cluster.writes == 1
+    left = {one["type"]: (one["status"], one["reason"]) for one in cluster.job["status"]["conditions"]}
+    assert left["Admitted"] == ("False", "InvalidSpec")
+    assert (left["Finished"], left["Succeeded"]) == (("True", "Completed"), ("True", "Completed"))
+    assert "Paused" in left
+    assert (cluster.job["status"]["phase"], cluster.job["status"]["reason"]) == ("Succeeded", "Completed")
+
+
+async def test_a_new_job_that_cannot_be_read_is_refused_with_its_fields() -> None:
+    cluster = WithoutKubeRay()
+    cluster.job |= {"spec": {"oops": 1}}
+    await Reconciler(cluster, hrl.SETTINGS, lambda: LATER).reconcile("research", "quickstart")
+    status = cluster.job["status"]
+    assert (status["phase"], status["reason"]) == ("Refused", "InvalidSpec")
+    assert "spec.oops" in status["message"]
+
+
 class TestLiveness:
     def test_fails_when_a_beat_that_was_written_does_not_come_back(self) -> None:
         now = 0.0

@@ -2,22 +2,35 @@
 
 import ast
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERYWHERE = {".git", ".venv", ".venv-demo", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 EXEMPTION = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore(?:\[[a-z-]+\])?)(?P<rest>.*)$")
 
 
-def files(suffix: str) -> list[Path]:
-    """Of this checkout, without what is built or installed into it."""
-    found = [path for path in ROOT.rglob(f"*{suffix}") if not EVERYWHERE & set(path.relative_to(ROOT).parts)]
+def files(suffix: str, root: Path = ROOT) -> list[Path]:
+    """What git tracks or would add: nothing that is built or installed into a checkout, whatever its name."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603 - the list above
+    if listed.returncode != 0:
+        pytest.skip(f"only a git checkout tells what belongs to it: {listed.stderr.strip()}")
+    found = {root / name for name in listed.stdout.split("\0") if name.endswith(suffix)}
     assert found
-    return sorted(found)
+    return sorted(path for path in found if path.is_file())
+
+
+def test_what_is_installed_into_a_checkout_is_not_judged(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)  # noqa: S603, S607 - git is found on PATH, the folder is ours
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    for name in (".venv", ".venv-demo", ".venv-model", "tests"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "module.py").touch()
+    assert files(".py", tmp_path) == [tmp_path / "tests" / "module.py"]
 
 
 def test_every_relative_link_of_the_documentation_leads_to_a_file() -> None:
@@ -62,8 +75,4 @@ def test_no_source_root_shadows_a_package_of_its_name(folder: str) -> None:
 
 
 def test_a_checkout_holds_no_large_file() -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)  # noqa: S607 - git is found on PATH
-    if listed.returncode != 0:
-        pytest.skip("not a git checkout")
-    names = [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
-    assert [name for name in names if (ROOT / name).stat().st_size > 1_000_000] == []
+    assert [str(path) for path in files("") if path.stat().st_size > 1_000_000] == []

@@ -32,6 +32,7 @@ from harborrl_agent_server.sandboxes.pods import (
     sandbox_name,
     sandbox_pod,
 )
+from harborrl_agent_server.sandboxes.refusals import refusal_of
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.sandboxes.watch import PodView, PodWatch
 from harborrl_agent_server.scope import CURRENT
@@ -240,10 +241,9 @@ class KubernetesSandbox(ShellSandbox):
             except KubeError as error:
                 if error.status == 409:
                     return await self.provider.cluster.request("GET", f"{self.provider.pods_path}/{self.name}")
-                quota = error.status == 403 and "exceeded quota" in error.message
-                if not (quota or error.status == 429 or error.status >= 500) or loop.time() > patience:
-                    reason = "QuotaExceeded" if quota else "PodRefused"
-                    raise SandboxStartError(reason, f"{error.message or error}; {CREATE_ADVICE[reason]}") from error
+                refusal = refusal_of(error)
+                if not refusal.passes or loop.time() > patience:
+                    raise SandboxStartError(refusal.reason, f"{error.message or error}; {refusal.advice}") from error
             if self._destroyed:
                 raise SandboxStartError("Cancelled", "the trial ended before its pod was created")
             await asyncio.sleep(CREATE_PAUSE_SECONDS)
@@ -343,12 +343,6 @@ class KubernetesSandbox(ShellSandbox):
         uid = None if failed else creation.result()["metadata"]["uid"]
         await self.provider.delete_pod(self.name, uid)
         self.provider.watch.forget(self.name)
-
-
-CREATE_ADVICE = {
-    "QuotaExceeded": "raise the quota of the sandbox namespace or lower --max-concurrent",
-    "PodRefused": "check the sandbox namespace, its Pod Security level and the chart's RBAC",
-}
 
 
 def advice(verdict: Verdict) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
@@ -27,9 +28,9 @@ class PodView:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def change(self) -> None:
-        """Returns at the next update after this call."""
-        await self._changed.wait()
+    def change(self) -> Coroutine[Any, Any, object]:
+        """Completes at the next update after this call: a coroutine's own lines would run later, in its task."""
+        return self._changed.wait()
 
 
 class PodWatch:

@@ -79,7 +79,8 @@ class TrainerSpec(Model):
     """The training cluster: `nodes` pods in one RayCluster an attempt."""
 
     engine: Literal["miles", "native"] = "miles"
-    """`miles` runs Miles in its own image; `native` is our GRPO loop. Default miles: the production engine."""
+    """`miles` runs Miles (refused where the chart names no image for it); `native` is our GRPO loop on CPUs. Default
+    miles: the production engine."""
     preset: Annotated[str, Field(max_length=128)] | None = None
     """Named set of hyper-parameters; ranks below everything that is set explicitly."""
     mode: Literal["sync", "async"] = "sync"

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from devcluster.errors import BuildError, DownloadError
-from devcluster.gobuild import Target, build_error, kube_ldflags, sources_key
+from devcluster.gobuild import TESTS, Target, build_error, kube_ldflags, sources_key
 
 TARGET = Target("etcd", "go.etcd.io/etcd/server/v3")
 
@@ -62,3 +62,7 @@ def test_the_version_reaches_the_linker_whole_and_in_parts() -> None:
     words = kube_ldflags("v1.35.4").split()
     assert "k8s.io/component-base/version.gitVersion=v1.35.4" in words
     assert "k8s.io/component-base/version.gitMinor=35" in words
+
+
+def test_the_build_for_tests_includes_helm_which_the_chart_tests_run() -> None:
+    assert {target.name for target in TESTS} == {"kube", "etcd", "pki", "helm"}

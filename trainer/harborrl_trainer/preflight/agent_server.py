@@ -14,6 +14,10 @@ _TRIES = 3
 _TIMEOUT_SECONDS = 5.0
 _PAUSE_SECONDS = 2.0
 
+_DEGRADED = "degraded"
+_SERVING = ("ok", _DEGRADED)
+"""A degraded server runs trials with all its slots: a teardown that never ended only leaves a task behind."""
+
 _BUDGET_KEYS = ("environment_start_s", "agent_setup_s", "agent_timeout_s", "verifier_s", "cleanup_s")
 
 
@@ -48,7 +52,7 @@ def _ask(client: httpx.Client, url: str) -> Health:
         document = response.json()
     except ValueError:
         return Health(None, "an answer that is not JSON")
-    if not isinstance(document, dict) or document.get("status") != "ok":
+    if not isinstance(document, dict) or document.get("status") not in _SERVING:
         status = document.get("status") if isinstance(document, dict) else document
         return Health(None, f"status {str(status)[:80]!r}")
     return Health(document)
@@ -64,7 +68,7 @@ def check_agent_server(job: JobDocument, health: Health) -> Outcome:
         return Outcome([refuse("I5", "AgentServerUnhealthy", message)])
     capacity = _number(health.document, "capacity")
     free = _number(health.document, "free")
-    findings = [*_capacity(job, capacity, free), *_time_outs(job, health.document)]
+    findings = [*_capacity(job, capacity, free), *_time_outs(job, health.document), *_wear(url, health.document)]
     return Outcome(findings, {"agentServer": {"capacity": capacity, "free": free}})
 
 
@@ -109,6 +113,16 @@ def _time_outs(job: JobDocument, document: Mapping[str, Any]) -> list[Finding]:
         f"the client would give up first and lose the group. Raise it to at least {total:g} or lower a budget."
     )
     return [refuse("I5", "TimeoutOrder", message)]
+
+
+def _wear(url: str, document: Mapping[str, Any]) -> list[Finding]:
+    if document.get("status") != _DEGRADED:
+        return []
+    message = (
+        f"{url} is degraded: the teardown of some trial never ended, and holds memory until the server restarts. Look"
+        " at its log and at its sandboxes."
+    )
+    return [warn("I5", "AgentServerDegraded", message)]
 
 
 def _number(document: Mapping[str, Any], key: str) -> float | None:

@@ -14,6 +14,7 @@ MESSAGE_LIMIT = 700
 
 type Severity = Literal["refuse", "warn"]
 type Reason = Literal[
+    "AgentServerDegraded",
     "AgentServerUnhealthy",
     "BudgetsUnknown",
     "CapacityTight",
