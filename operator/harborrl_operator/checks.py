@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
-from harborrl_operator.engine_checks import engine_is_available
+from harborrl_operator.engine_checks import engine_is_available, native_reads_every_field
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
 
@@ -307,6 +307,7 @@ CHECKS: Sequence[Check] = (
     resume_source_exists,
     claims_exist,
     claims_reach_all_pods,
+    native_reads_every_field,
 )
 
 

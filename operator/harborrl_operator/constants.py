@@ -94,6 +94,7 @@ class Reason(StrEnum):
     PARTIAL_START_NOT_ALLOWED = "PartialStartNotAllowed"
     ENGINE_UNAVAILABLE = "EngineUnavailable"
     ENGINE_MISMATCH = "EngineMismatch"
+    FIELD_UNSUPPORTED = "FieldUnsupported"
     BATCH_MISMATCH = "BatchMismatch"
     PORT_CONFLICT = "PortConflict"
     NAME_TAKEN = "NameTaken"

@@ -1,9 +1,41 @@
 """What an engine of this version cannot do: refused by name, since a field that nobody reads costs a whole run."""
 
+from collections.abc import Iterator
+
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
+from harborrl_operator.models.framework import FrameworkConfig
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
+
+NATIVE_READS = frozenset(
+    {
+        "adam_beta1",
+        "adam_beta2",
+        "clip_grad",
+        "enable_thinking",
+        "eps_clip",
+        "global_batch_size",
+        "kl_coef",
+        "lr",
+        "micro_batch_size",
+        "n_samples_per_prompt",
+        "no_save_optim",
+        "normalize_advantages",
+        "num_rollout",
+        "rollout_batch_size",
+        "rollout_max_response_len",
+        "rollout_shuffle",
+        "rollout_temperature",
+        "save_interval",
+        "seed",
+        "weight_decay",
+    }
+)
+"""Fields of `trainer.config` that the native engine reads (a test compares them with the trainer's own list)."""
+
+_LABELS = "app_tags"
+"""For people, and kept with every engine."""
 
 
 def engine_is_available(job: ResolvedJob, _: Observed) -> Verdict | None:
@@ -15,3 +47,46 @@ def engine_is_available(job: ResolvedJob, _: Observed) -> Verdict | None:
         "Engine miles has no driver in this version, and the installation names no image that brings one (chart value"
         " images.miles). Set trainer.engine: native.",
     )
+
+
+def native_reads_every_field(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """A value that is what the native engine does anyway may stand, so that a documented default can be spelt out."""
+    if job.spec.trainer.engine != "native":
+        return None
+    ignored = [*_unread_options(job), *_unread_config(job.spec.trainer.config)]
+    if not ignored:
+        return None
+    return Verdict(
+        Reason.FIELD_UNSUPPORTED,
+        f"Engine native does not read {', '.join(ignored)}: the run would be another one than you asked for. Remove it"
+        " (for evalInterval use eval.interval).",
+    )
+
+
+def _unread_options(job: ResolvedJob) -> Iterator[str]:
+    trainer, model = job.spec.trainer, job.spec.model
+    parallelism = trainer.parallelism.model_dump().values() if trainer.parallelism else ()
+    unread = {
+        "model.refLoad": model.ref_load is not None,
+        "model.type": model.type is not None,
+        "trainer.preset": trainer.preset is not None,
+        "trainer.mode async": trainer.mode == "async",
+        "trainer.lora": trainer.lora is not None,
+        "trainer.parallelism": any(ways is not None and ways > 1 for ways in parallelism),
+        "trainer.ports.sessionCount": trainer.ports.session_count > 1,
+    }
+    yield from (name for name, asked in unread.items() if asked)
+    if job.raw.values:
+        raw = {
+            "trainer.recipeArgs": trainer.recipe_args,
+            "trainer.extraArgs": trainer.extra_args,
+            "trainer.customConfigYaml": trainer.custom_config_yaml,
+        }
+        yield from (name for name, text in raw.items() if text.strip())
+
+
+def _unread_config(config: FrameworkConfig) -> Iterator[str]:
+    fields = type(config).model_fields
+    for name in sorted(config.model_fields_set - NATIVE_READS - {_LABELS}):
+        if getattr(config, name) != fields[name].get_default(call_default_factory=True):
+            yield f"trainer.config.{fields[name].alias}"

@@ -7,9 +7,10 @@ from typing import Any, get_args
 import pytest
 
 from harborrl_operator.constants import Reason as OperatorReason
+from harborrl_operator.engine_checks import NATIVE_READS
 from harborrl_operator.progress import read_progress
 from harborrl_operator.resolve import resolve
-from harborrl_trainer.job import parse_job
+from harborrl_trainer.job import TrainingConfig, parse_job
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.preflight.findings import Reason
 from support import hrl, jobs
@@ -44,6 +45,10 @@ async def test_the_operator_understands_the_supervisors_reports(tmp_path: Path) 
     assert read.rollout is not None
     assert read.rollout.collected == 1
     assert read.driver.submission_id == "quickstart-a1-i1"
+
+
+def test_the_operator_knows_which_hyper_parameters_the_native_engine_reads() -> None:
+    assert set(TrainingConfig.model_fields) == NATIVE_READS
 
 
 def test_the_operator_knows_every_reason_with_which_a_preflight_refuses() -> None:

@@ -180,7 +180,8 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
     ids=str,
 )
 def test_the_smallest_value_that_passes_passes(changes: dict[str, Any]) -> None:
-    assert decide(hrl.job(changes), hrl.world()).status.phase != "Refused"
+    """Of an engine that reads raw arguments and presets."""
+    assert decide(hrl.job({"trainer.engine": "miles", **changes}), hrl.world()).status.phase != "Refused"
 
 
 @pytest.mark.parametrize(
@@ -254,9 +255,10 @@ def test_the_minimal_job_and_the_documented_example_are_admitted(base: dict[str,
 
 
 def test_a_refill_above_the_slots_is_said_and_not_refused() -> None:
-    job = hrl.job({"trainer.extraArgs": "--over-sampling-batch-size 3"})
+    refill = {"trainer.engine": "miles", "trainer.extraArgs": "--over-sampling-batch-size 3"}
+    job = hrl.job(refill)
     decided = decide(job, hrl.world())
     assert condition(decided, "CapacityTight") == ("True", "BurstExceedsCapacity")
     assert "up to 16 trials" in message(decided, "CapacityTight")
-    enough = hrl.job({"trainer.extraArgs": "--over-sampling-batch-size 3", "agentServer.maxConcurrent": 16})
+    enough = hrl.job({**refill, "agentServer.maxConcurrent": 16})
     assert burst_notice(resolve(enough, hrl.SETTINGS)) is None
