@@ -13,9 +13,11 @@ import ray
 import torch
 
 from harborrl_trainer.checkpoints import StartPoint, find_start
-from harborrl_trainer.errors import FINISHED, STOPPED
-from harborrl_trainer.job import JobDocument, parse_job
+from harborrl_trainer.errors import APPLICATION, FINISHED, STOPPED
+from harborrl_trainer.failures import failure_of
+from harborrl_trainer.job import JobDocument, TrainingConfig, parse_job
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
+from harborrl_trainer.native import actors
 from harborrl_trainer.native.policy import Policy, TrainSample, load_policy
 from harborrl_trainer.native.run import begin, main, policy_config
 from harborrl_trainer.native.serving import serving
@@ -63,6 +65,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory, model: Path) -> tuple[Job
         job = _job(volumes, model, url)
         assert _main(job, 1) == FINISHED
     return job, fake
+
+
+def test_a_model_that_cannot_be_loaded_by_its_actor_is_the_applications_failure(tmp_path: Path) -> None:
+    async def build() -> None:
+        policy = actors.start_policy(
+            model=str(tmp_path), config=policy_config(TrainingConfig(), "float32"), reference="", optimizer=None
+        )
+        await policy.weights.remote()
+
+    with pytest.raises(ray.exceptions.ActorDiedError) as died:
+        asyncio.run(build())
+    failure = failure_of(died.value)
+    assert failure.exit_code == APPLICATION
+    assert "config.json" in failure.sentence
 
 
 def test_every_rollout_leaves_its_dumps(finished: tuple[JobDocument, FakeAgentServer]) -> None:

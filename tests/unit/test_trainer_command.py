@@ -121,6 +121,30 @@ def test_a_known_cause_decides_the_exit_code_however_it_is_wrapped(
     assert "\n" not in failure.sentence
 
 
+def built_badly(text: str) -> Exception:
+    """What Ray raises when an actor's constructor has raised: the text is all that is left of the cause."""
+    kind = type("ActorDiedError", (Exception,), {"__module__": "ray.exceptions", "actor_init_failed": True})
+    died: Exception = kind(f"The actor died because of an error raised in its creation task, remote()\n  ...\n{text}")
+    return died
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        ("ValueError: weights lack 3 parameters", 1, "ValueError: weights lack 3 parameters"),
+        ("OSError: [Errno 5] Input/output error: '/mnt/models/x'", 74, "/mnt/models/x"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'x'", 1, "No such file"),
+        ("killed by the OOM killer", 69, "trainer.resources.limits.memory"),
+    ],
+)
+def test_what_an_actors_constructor_raises_is_not_taken_for_lost_infrastructure(
+    text: str, code: int, says: str
+) -> None:
+    failure = failure_of(wrapped(built_badly(text)))
+    assert failure.exit_code == code
+    assert says in failure.sentence
+
+
 def test_an_unknown_error_is_the_applications_and_keeps_its_traceback() -> None:
     failure = failure_of(ValueError("bad\nvalue"))
     assert (failure.exit_code, failure.known) == (1, False)

@@ -1,6 +1,7 @@
 """Any exception of a trainer process -> its exit code and one sentence, without importing what raised it."""
 
 import errno
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,6 +32,9 @@ _RAY_INFRASTRUCTURE = frozenset(
 )
 
 
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+
+
 @dataclass(frozen=True)
 class Failure:
     exit_code: int
@@ -54,10 +58,28 @@ def failure_of(error: BaseException) -> Failure:
                 f"{where}: {link.strerror}; make room on the volume or repair it, the run goes on from its checkpoint"
             )
             return Failure(StorageError.exit_code, one_line(sentence), known=True)
+        if _is_of_constructor(link):
+            return _constructor_failure(str(link))
         if _is_ray_infrastructure(link):
             sentence = f"Ray: {type(link).__name__}: {_advice(link)}; Ray said: {link}"
             return Failure(InfrastructureError.exit_code, one_line(sentence), known=True)
     sentence = f"{type(error).__name__}: {error}; the traceback above says where, report it if it is not your own code"
+    return Failure(APPLICATION, one_line(sentence), known=False)
+
+
+def _is_of_constructor(error: BaseException) -> bool:
+    """Ray tells what an actor's `__init__` raised as the actor's death, with its traceback as text and no cause."""
+    return _is_ray_infrastructure(error) and getattr(error, "actor_init_failed", False) and "OOM" not in str(error)
+
+
+def _constructor_failure(text: str) -> Failure:
+    """The last line is the exception's own. A new attempt would meet it again, unless it was the disk's."""
+    raised = text.strip().rpartition("\n")[2].strip()
+    number = _ERRNO.search(raised)
+    if number and int(number[1]) in _STORAGE_ERRNO:
+        sentence = f"{raised}; make room on the volume or repair it, the run goes on from its checkpoint"
+        return Failure(StorageError.exit_code, one_line(sentence), known=True)
+    sentence = f"model: an actor could not be built: {raised}; the traceback above says where, check model.path"
     return Failure(APPLICATION, one_line(sentence), known=False)
 
 
