@@ -8,6 +8,7 @@ from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, 
 from harborrl_operator.engine_checks import engine_is_available, native_reads_every_field
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.server_checks import agent_is_known, dashboard_is_off
 
 LAST_PORT = 65535
 
@@ -201,13 +202,17 @@ def start_is_whole(job: ResolvedJob, _: Observed) -> Verdict | None:
 
 
 def backend_is_supported(job: ResolvedJob, _: Observed) -> Verdict | None:
-    if job.sandbox["backend"] == "docker" and not job.spec.agent_server.url:
-        return Verdict(
-            Reason.SANDBOX_BACKEND_UNSUPPORTED,
-            "Sandbox backend docker needs a Docker engine, which the agent server's pod has not. Set agentServer.url to"
-            " a server of your own, or backend: kubernetes.",
-        )
-    return None
+    missing = _MISSING_IN_OUR_POD.get(job.sandbox["backend"])
+    if missing is None or job.spec.agent_server.url:
+        return None
+    return Verdict(
+        Reason.SANDBOX_BACKEND_UNSUPPORTED,
+        f"Sandbox backend {job.sandbox['backend']} needs {missing}, which the agent server's pod has not. Set"
+        " agentServer.url to a server of your own, or backend: kubernetes.",
+    )
+
+
+_MISSING_IN_OUR_POD = {"docker": "a Docker engine", "local": "root and the right to make namespaces"}
 
 
 def sandbox_namespace_is_open(job: ResolvedJob, observed: Observed) -> Verdict | None:
@@ -302,6 +307,8 @@ CHECKS: Sequence[Check] = (
     ports_are_free,
     start_is_whole,
     backend_is_supported,
+    agent_is_known,
+    dashboard_is_off,
     sandbox_namespace_is_open,
     names_are_free,
     resume_source_exists,

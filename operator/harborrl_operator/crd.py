@@ -48,7 +48,7 @@ _SPEC_RULES = (
         ),
         (
             "spec.agentServer.maxConcurrent must be at least spec.trainer.config.rolloutBatchSize x nSamplesPerPrompt"
-            " (defaults 64 x 8), or trials queue while their clock runs: raise maxConcurrent, or leave it out to get"
+            " (defaults 64 x 8), or trials of every rollout wait for slots: raise maxConcurrent, or leave it out to get"
             " exactly what the job needs"
         ),
     ),

@@ -27,6 +27,7 @@ LIVABLE: dict[str, Any] = {
     "trainer.config": {"rolloutBatchSize": 8, "nSamplesPerPrompt": 8, "globalBatchSize": 8},
     "agentServer.maxConcurrent": 100_000,
     "agentServer.dashboardPort": 0,
+    "agentServer.agentName": "bash",
     "agentServer.sandbox": {},
     **{
         f"agentServer.{budget}Seconds": 60

@@ -34,7 +34,7 @@ class SandboxSpec(Model):
     """The pods in which agents act."""
 
     backend: Literal["kubernetes", "local", "docker"] = "kubernetes"
-    """`kubernetes`: one pod a trial. `local`: namespaces in the agent server's pod, for tests. `docker` needs `url`."""
+    """`kubernetes`: one pod a trial. `local` (Linux namespaces, for tests) and `docker` need `url`."""
     namespace: DnsLabel | None = None
     """Namespace of the sandbox pods, labelled `harborrl.dev/sandboxes: "true"`. Unset: the operator's default."""
     allow_same_namespace: bool = False
@@ -56,14 +56,15 @@ class SandboxSpec(Model):
     timeout_seconds: Seconds | None = None
     """Life of a sandbox. Unset: trial ceiling + 300 s; the documented 1800 s would end before any 5400 s agent."""
     idle_timeout_seconds: Seconds | None = None
-    """Life without activity; must be below `timeoutSeconds`. Unset: none."""
+    """Life without activity; must be below `timeoutSeconds`. Checked, but not acted on yet: a sandbox ends with its
+    trial or after `timeoutSeconds`."""
 
 
 class AgentServerSpec(Model):
     """The agent server: ours (a Deployment for this job) or yours (`url`)."""
 
     max_concurrent: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Trials at once. Unset: exactly what the job keeps in flight. Below that, trials wait with their clock running."""
+    """Trials at once. Unset: exactly what the job keeps in flight. Below that the job is refused."""
     agent_timeout_seconds: Seconds = 5400
     """The authoritative limit of one agent run, counted from when the slot is taken."""
     environment_start_seconds: Seconds = 600
@@ -75,13 +76,13 @@ class AgentServerSpec(Model):
     cleanup_seconds: Seconds = 60
     """Hard cap on removing the sandbox."""
     agent_name: Annotated[str, Field(min_length=1, max_length=256)] = "bash"
-    """`bash`, `terminus-2`, `mini-swe-agent` or an import path that the server allows."""
+    """`bash` or `nop` (does nothing, for tests of the rest); other agents need a server of your own (`url`)."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
     """Arguments of the agent, for example `maxTurns`."""
     reward_key: Annotated[str, Field(max_length=128)] | None = None
     """Which key of a multi-key reward counts. Unset: rewards must have one key."""
     dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port of the server's dashboard. 0: off."""
+    """Port of the server's dashboard. 0: off, and the only value in this version: there is no dashboard yet."""
     admin_secret_ref: SecretRef | None = None
     """Secret that `/flush` demands. Unset: no secret."""
     image: Path | None = None

@@ -1,0 +1,31 @@
+"""What our agent server cannot do yet is refused by name: it would end at its start, or abort every trial."""
+
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import Reason
+from harborrl_operator.observed import Observed
+from harborrl_operator.resolve import ResolvedJob
+
+AGENTS = ("bash", "nop")
+"""What our agent server runs for training (a test compares them with its own list); `oracle` needs a flag."""
+
+
+def agent_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
+    server = job.spec.agent_server
+    if server.url or server.agent_name in AGENTS:
+        return None
+    return Verdict(
+        Reason.FIELD_UNSUPPORTED,
+        f"agentServer.agentName {server.agent_name[:80]!r} is not among the agents of this version:"
+        f" {', '.join(AGENTS)}. Set one of them, or agentServer.url to a server that has yours.",
+    )
+
+
+def dashboard_is_off(job: ResolvedJob, _: Observed) -> Verdict | None:
+    server = job.spec.agent_server
+    if server.url or not server.dashboard_port:
+        return None
+    return Verdict(
+        Reason.FIELD_UNSUPPORTED,
+        f"agentServer.dashboardPort is {server.dashboard_port}, but the agent server has no dashboard in this version."
+        " Leave it out, and read the server's /metrics.",
+    )
