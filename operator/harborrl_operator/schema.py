@@ -35,6 +35,10 @@ def _convert(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
         pattern = {"pattern": text["pattern"]} if "pattern" in text else {}
         return {"x-kubernetes-int-or-string": True, **pattern, **_described(node)}
     out = {key: node[key] for key in _KEPT if key in node}
+    for bound in ("Minimum", "Maximum"):
+        # JSON schema has a number there, OpenAPI 3.0 a flag beside the bound.
+        if f"exclusive{bound}" in node:
+            out |= {bound.lower(): node[f"exclusive{bound}"], f"exclusive{bound}": True}
     if "description" in out:
         out["description"] = " ".join(out["description"].split())
     if "const" in node:

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from pydantic import ValidationError
 
 from harborrl_operator.constants import Reason as OperatorReason
+from harborrl_operator.crd import custom_resource_definition
 from harborrl_operator.engine_checks import NATIVE_READS
 from harborrl_operator.progress import read_progress
 from harborrl_operator.resolve import resolve
@@ -49,6 +51,22 @@ async def test_the_operator_understands_the_supervisors_reports(tmp_path: Path) 
 
 def test_the_operator_knows_which_hyper_parameters_the_native_engine_reads() -> None:
     assert set(TrainingConfig.model_fields) == NATIVE_READS
+
+
+def test_the_trainer_reads_every_hyper_parameter_that_the_api_server_admits() -> None:
+    schema = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    trainer = schema["properties"]["trainer"]["properties"]
+    refused = []
+    for name, field in trainer["config"]["properties"].items():
+        for end in ("minimum", "maximum"):
+            if end in field and not field.get(f"exclusive{end.title()}"):
+                try:
+                    TrainingConfig.model_validate({name: field[end]})
+                except ValidationError:
+                    refused.append(f"{name}: {field[end]}")
+    assert refused == []
+    document = json.loads((jobs.CONTRACTS / "job_document.json").read_text())
+    assert parse_job(json.dumps(document | {"maxSeqLen": trainer["maxSeqLen"]["minimum"]})).max_seq_len == 2
 
 
 def test_the_operator_knows_every_reason_with_which_a_preflight_refuses() -> None:

@@ -38,7 +38,10 @@ def _number(schema: dict[str, Any]) -> st.SearchStrategy[float]:
     if schema["type"] == "boolean":
         return st.booleans()
     low, high = schema.get("minimum", -(10**9)), schema.get("maximum", 10**9)
-    return st.integers(low, high) if schema["type"] == "integer" else st.floats(low, high)
+    if schema["type"] == "integer":
+        return st.integers(low, high)
+    open_low, open_high = "exclusiveMinimum" in schema, "exclusiveMaximum" in schema
+    return st.floats(low, high, exclude_min=open_low, exclude_max=open_high)
 
 
 def _string(schema: dict[str, Any], name: str) -> st.SearchStrategy[str]:

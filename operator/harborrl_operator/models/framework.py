@@ -11,7 +11,9 @@ from pydantic import ConfigDict, Field
 from harborrl_operator.models.base import Count, FreeForm, Model
 
 Rate = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 Word = Annotated[str, Field(max_length=1024)]
 
 
@@ -47,15 +49,15 @@ class FrameworkConfig(Model):
     """Normalise advantages over the whole batch as well."""
     seed: int = 1234
     """Seed of sampling order and initialisation."""
-    lr: Rate = 1e-6
+    lr: Positive = 1e-6
     """Learning rate. Default fits full tuning of a large model; small models and LoRA need 10 to 100 times that."""
     lr_decay_style: Word = "constant"
     """Learning-rate schedule."""
     weight_decay: Rate = 0.0
     """AdamW weight decay."""
-    adam_beta1: Share = 0.9
+    adam_beta1: Decay = 0.9
     """AdamW first-moment decay."""
-    adam_beta2: Share = 0.95
+    adam_beta2: Decay = 0.95
     """AdamW second-moment decay."""
     micro_batch_size: Count = 1
     """Samples in one forward and backward pass on a rank."""
@@ -69,7 +71,7 @@ class FrameworkConfig(Model):
     """Dropout of attention weights; RL wants none, or log-probs of rollout and training differ."""
     hidden_dropout: Share = 0.0
     """Dropout of hidden states; as above."""
-    rollout_temperature: Rate = 1.0
+    rollout_temperature: Positive = 1.0
     """Sampling temperature of rollouts. Lower gives less spread within a group."""
     no_save_optim: bool = True
     """Leave optimizer state out of checkpoints. Default true: small checkpoints, but a resume restarts the moments."""

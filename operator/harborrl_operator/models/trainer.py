@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harborrl_operator.models.base import Count, FreeForm, Model, Path, Seconds, nested
+from harborrl_operator.models.base import FreeForm, Model, Path, Seconds, nested
 from harborrl_operator.models.framework import FrameworkConfig
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
@@ -101,7 +101,7 @@ class TrainerSpec(Model):
     """Value of the node label `nvidia.com/gpu.product`. Unset: any GPU node."""
     config: FrameworkConfig = nested(FrameworkConfig)
     """Hyper-parameters under HarborFrameworkConfig's names."""
-    max_seq_len: Count = 65536
+    max_seq_len: Annotated[int, Field(ge=2, le=1_000_000)] = 65536
     """Longest whole trajectory in tokens; a longer one ends as SequenceLengthLimitExceeded."""
     recipe_args: RawText = ""
     """Engine flags, one or more a line, `#` begins a comment; ranks above `config`."""
