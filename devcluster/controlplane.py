@@ -20,7 +20,7 @@ from devcluster.credentials import write_credentials
 from devcluster.errors import ComponentError
 from devcluster.gobuild import CONTROL_PLANE, Binaries, ensure_binaries
 from devcluster.ports import free_ports
-from devcluster.processes import Supervisor
+from devcluster.processes import Supervisor, ends_with_us
 from devcluster.progress import Reporter
 from devcluster.settings import load_settings
 
@@ -98,7 +98,7 @@ def start_control_plane(
     """Starts a control plane on free loopback ports, with all its files in `directory`. Needs no root.
 
     Builds the programs into `cache` first if they are not there (minutes). Raises DownloadError, BuildError
-    or ComponentError; after an error nothing runs.
+    or ComponentError; after an error nothing runs, and nothing outlives the thread that called.
     """
     binaries = ensure_binaries(cache or load_settings().cache, CONTROL_PLANE, reporter or Reporter())
     directory.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def start_control_plane(
         run=run,
         kubelet=False,
     )
-    supervisor = Supervisor(run, directory / "log")
+    supervisor = Supervisor(run, directory / "log", ends_with_us())
     kubeconfig = directory / "kubeconfig"
     running = RunningControlPlane(kubeconfig, plane.url, binaries.path("kubectl"), supervisor, directory)
     try:

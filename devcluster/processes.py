@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Mapping
@@ -97,6 +98,8 @@ class Supervisor:
 
     run: Path
     logs: Path
+    launcher: tuple[str, ...] = ()
+    """Words before each command line, of a program that turns into the one it starts."""
 
     def pid_file(self, name: str) -> Path:
         return self.run / f"{name}.pid"
@@ -123,9 +126,9 @@ class Supervisor:
         self.run.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
         self._end_orphan(program)
-        pid = spawn(program, self.log_file(program.name))
+        pid = spawn(program, self.log_file(program.name), self.launcher)
         started = start_time(pid)
-        while start_time(pid) is not None and not (PROC / str(pid) / "cmdline").read_bytes():
+        while start_time(pid) is not None and not self._has_become_its_program(pid):
             # For some microseconds a new process has no command line yet, and _end_orphan could not know it.
             time.sleep(0.001)
         if started is None:
@@ -133,6 +136,13 @@ class Supervisor:
             raise ComponentError(program.name, "ended at once", log, self.log_tail(program.name))
         record = Recorded(pid, started, boot_id(), program.fingerprint())
         write_atomically(self.pid_file(program.name), json.dumps(record.__dict__))
+
+    def _has_become_its_program(self, pid: int) -> bool:
+        try:
+            words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return words[0] not in (b"", *(word.encode() for word in self.launcher[:1]))
 
     def _end_orphan(self, program: Program) -> None:
         """Ends a process with exactly this command line: one whose starter was killed before it wrote the pid file.
@@ -165,11 +175,21 @@ class Supervisor:
         return "\n".join(line[:LONGEST_LINE] for line in content.splitlines()[-lines:])
 
 
-def spawn(program: Program, log: Path) -> int:
+def ends_with_us() -> tuple[str, ...]:
+    """A launcher (util-linux's setpriv) that has the kernel kill the program when the thread that started it ends.
+
+    Empty where there is no setpriv: then a killed starter leaves the program behind.
+    """
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
+
+
+def spawn(program: Program, log: Path, launcher: tuple[str, ...] = ()) -> int:
     """Starts a program in a session of its own, so that the end of our terminal or process is not its end."""
+    argv = (*launcher, *program.argv)
     return os.posix_spawn(
-        program.argv[0],
-        program.argv,
+        argv[0],
+        argv,
         {**os.environ, **program.env},
         setsid=True,
         file_actions=[

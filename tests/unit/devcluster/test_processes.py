@@ -1,5 +1,8 @@
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ from devcluster.processes import (
     Supervisor,
     boot_id,
     end_process,
+    ends_with_us,
     is_alive,
     parse_start_time,
     read_pid_file,
@@ -112,6 +116,29 @@ def test_a_pid_file_from_before_a_reboot_is_not_believed() -> None:
 def test_a_torn_pid_file_means_that_nothing_is_known(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.pid").write_text(content)
     assert read_pid_file(tmp_path / "x.pid") is None
+
+
+def test_a_program_can_be_bound_to_its_starter_and_ends_when_that_is_killed(tmp_path: Path) -> None:
+    if not ends_with_us():
+        pytest.skip("needs setpriv of util-linux")
+    starter = (
+        "import pathlib, sys, devcluster.processes as p; folder = pathlib.Path(sys.argv[1]);"
+        "bound = p.Supervisor(folder / 'run', folder / 'log', p.ends_with_us());"
+        "bound.ensure(p.Program('sleeper', ('/bin/sleep', '600'))); print('up', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+        [sys.executable, "-c", starter, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        record = read_pid_file(tmp_path / "run" / "sleeper.pid")
+        assert record is not None
+        assert is_alive(record)
+        process.kill()
+    deadline = time.monotonic() + 10
+    while is_alive(record) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not is_alive(record)
 
 
 def test_stopping_what_never_ran_is_no_error(supervisor: Supervisor) -> None:
