@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from harbor.models.task.config import EnvironmentConfig
+from pydantic import ValidationError
 
 from harborrl_agent_server.errors import SandboxStartError
 from harborrl_agent_server.sandboxes.cluster import KubeError
@@ -116,12 +117,50 @@ def test_memory_is_a_limit_and_cpu_may_burst() -> None:
     assert resources == {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"defaults": {"requests": {"memory": "much"}}},
+        {"limits": {"limits": {"cpu": "1x"}}},
+        {"images": {"template": "registry/{name}:1"}},
+        {"images": {"template": "registry/{task:1"}},
+        {"images": {"template": "registry/{}"}},
+    ],
+)
+def test_what_no_trial_could_use_ends_the_server_at_its_start(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        config(**wrong)
+
+
+def test_a_task_that_states_more_cpu_than_the_default_limit_gets_it() -> None:
+    resources = resources_of(EnvironmentConfig(cpus=2), config(defaults={"limits": {"cpu": 1}}))
+    assert resources == {"requests": {"cpu": "2000m"}, "limits": {"cpu": "2000m"}}
+    assert resources_of(EnvironmentConfig(cpus=0.5), config(defaults={"limits": {"cpu": 1}}))["limits"] == {"cpu": "1"}
+    both = config(defaults={"limits": {"cpu": 1}}, limits={"limits": {"cpu": 4}})
+    assert resources_of(EnvironmentConfig(cpus=2), both)["limits"] == {"cpu": "2000m"}
+
+
 def test_a_task_that_asks_for_more_than_the_limit_is_refused_by_name() -> None:
     with pytest.raises(SandboxStartError, match=r"ResourcesRefused.*memory 4096Mi.*allows 1Gi"):
         resources_of(EnvironmentConfig(memory_mb=4096), config(limits={"limits": {"memory": "1Gi"}}))
 
 
-@pytest.mark.parametrize(("text", "number"), [("500m", 0.5), ("1Gi", 2**30), ("2G", 2e9), ("3", 3), ("64Mi", 2**26)])
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("500m", 0.5),
+        ("1Gi", 2**30),
+        ("2G", 2e9),
+        ("3", 3),
+        ("64Mi", 2**26),
+        ("1Ei", 2**60),
+        ("4E", 4e18),
+        ("1E3", 1000),
+        ("2e2", 200),
+        ("500u", 0.0005),
+        ("7n", 7e-9),
+    ],
+)
 def test_quantities_are_numbers(text: str, number: float) -> None:
     assert float(quantity(text)) == number
 

@@ -62,10 +62,18 @@ class Anchors:
                 raise StartupError(
                     f"cannot create ConfigMap {name}: {error}; check the sandbox namespace and the chart's RBAC"
                 ) from error
-            made = await self._cluster.request("GET", f"{self._path}/{name}")
+            made = await self._of_before(name)
         except KubeUnreachableError as error:
             raise StartupError(f"the API server does not answer: {error}") from error
         return Anchor(name, made["metadata"]["uid"])
+
+    async def _of_before(self, name: str) -> dict[str, Any]:
+        try:
+            return await self._cluster.request("GET", f"{self._path}/{name}")
+        except KubeError as error:
+            raise StartupError(f"cannot read ConfigMap {name}: {error}; check the chart's RBAC") from error
+        except KubeUnreachableError as error:
+            raise StartupError(f"the API server does not answer: {error}") from error
 
     async def remove(self) -> None:
         """The job's anchor if the job is gone, else this pod's own. Garbage collection removes what they own."""

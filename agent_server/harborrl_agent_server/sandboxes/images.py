@@ -1,19 +1,32 @@
 """Which image a task's sandbox runs, and what it may use: pure."""
 
+import re
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 from harbor.models.task.config import EnvironmentConfig
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from harborrl_agent_server.errors import SandboxStartError
 
 SUFFIXES = {
-    "m": Decimal("0.001"),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate(("", "k", "M", "G", "T", "P"))},
-    **{f"{letter}i": Decimal(1024) ** (power + 1) for power, letter in enumerate("KMGTP")},
+    **{
+        letter: Decimal(1000) ** power
+        for power, letter in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
+    **{f"{letter}i": Decimal(1024) ** (power + 1) for power, letter in enumerate("KMGTPE")},
 }
+QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:e([0-9]+)|E([0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
+"""As the CRD admits it; `1E` is an exa, `1E3` a thousand."""
+
+
+def _readable(amount: int | str) -> int | str:
+    quantity(str(amount))
+    return amount
+
+
+Amount = Annotated[int | str, AfterValidator(_readable)]
 
 
 class Images(BaseModel):
@@ -26,12 +39,21 @@ class Images(BaseModel):
     pull_secrets: list[str] = Field(default_factory=list)
     """Secrets of the sandbox namespace."""
 
+    @field_validator("template")
+    @classmethod
+    def _known_names(cls, template: str | None) -> str | None:
+        try:
+            (template or "").format(task="", hash="")
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise ValueError(f"{template!r} may hold {{task}} and {{hash}} in braces, and no others") from error
+        return template
+
 
 class Resources(BaseModel):
     """Requests and limits by Kubernetes resource name, as in a pod."""
 
-    requests: dict[str, int | str] = Field(default_factory=dict)
-    limits: dict[str, int | str] = Field(default_factory=dict)
+    requests: dict[str, Amount] = Field(default_factory=dict)
+    limits: dict[str, Amount] = Field(default_factory=dict)
 
 
 class SandboxConfig(BaseModel):
@@ -91,12 +113,17 @@ def resources_of(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, di
                 "ResourcesRefused",
                 f"the task asks for {name} {own[name]}, agentServer.sandbox.limits allows {ceiling}; change one",
             )
+    if "cpu" in own and "cpu" in limits and quantity(own["cpu"]) > quantity(limits["cpu"]):
+        limits["cpu"] = own["cpu"]  # what the task states ranks above a default
     if task.gpus:
         limits["nvidia.com/gpu"] = str(task.gpus)
     return {"requests": requests, "limits": limits}
 
 
 def quantity(text: str) -> Decimal:
-    """A Kubernetes quantity as a number."""
-    number = text.rstrip("mkKMGTPi")
-    return Decimal(number) * SUFFIXES[text[len(number) :]]
+    """A Kubernetes quantity as a number; raises ValueError for anything else."""
+    match = QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no Kubernetes quantity")
+    exponent = match[2] or match[3]
+    return Decimal(match[1]) * (Decimal(10) ** int(exponent) if exponent else SUFFIXES[match[4] or ""])

@@ -125,6 +125,8 @@ class KubernetesProvider:
             raise StartupError(
                 f"cannot list pods in namespace {self.namespace}: {error}; check RBAC of the chart"
             ) from error
+        except KubeUnreachableError as error:
+            raise StartupError(f"the API server does not answer: {error}") from error
         for pod in left["items"]:
             LOG.info("deleting sandbox %s of an earlier life", pod["metadata"]["name"])
             await self.delete_pod(pod["metadata"]["name"], pod["metadata"]["uid"])
@@ -134,6 +136,8 @@ class KubernetesProvider:
         path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/networkpolicies"
         try:
             await self.cluster.request("POST", path, body=no_network_policy())
+        except KubeUnreachableError as error:
+            raise StartupError(f"the API server does not answer: {error}") from error
         except KubeError as error:
             if error.status != 409:
                 LOG.warning(

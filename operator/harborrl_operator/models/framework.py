@@ -44,7 +44,8 @@ class FrameworkConfig(Model):
     clip_grad: Rate = 1.0
     """Largest gradient norm; above it gradients are scaled down."""
     kl_coef: Rate = 0.0
-    """Weight of the KL penalty in the reward. Default 0: no reference model is needed."""
+    """Weight of the KL penalty against the reference model: Miles takes it off the reward, native adds it (k3 estimate)
+    to the loss. Default 0: no reference model is needed."""
     normalize_advantages: bool = False
     """Normalise advantages over the whole batch as well."""
     seed: int = 1234
@@ -64,7 +65,7 @@ class FrameworkConfig(Model):
     n_samples_per_prompt: Count = 8
     """Trials of each prompt, the GRPO group. Times `rolloutBatchSize` gives the trials in flight."""
     bf16: bool = True
-    """Train in bfloat16; the native CPU engine computes in float32 whatever is set here."""
+    """Train in bfloat16. Native keeps float32 weights and multiplies in bfloat16 where the processor can."""
     attention_softmax_in_fp32: bool = True
     """Compute the attention softmax in float32."""
     attention_dropout: Share = 0.0

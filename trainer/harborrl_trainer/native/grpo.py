@@ -1,12 +1,10 @@
 """The mathematics of GRPO: small functions on tensors, no model, no device, no state."""
 
-from typing import Literal
-
 import torch
 
 STD_EPSILON = 1e-6
 LOG_RATIO_LIMIT = 20.0
-KLEstimator = Literal["k1", "k2", "k3"]
+KL_LIMIT = 10.0
 
 
 def group_advantages(rewards: torch.Tensor) -> torch.Tensor:
@@ -43,16 +41,14 @@ def truncated_importance(old_log_probs: torch.Tensor, rollout_log_probs: torch.T
     return torch.exp(difference).clamp(max=cap).detach()
 
 
-def kl_penalty(log_probs: torch.Tensor, reference: torch.Tensor, estimator: KLEstimator) -> torch.Tensor:
-    """Estimate of KL(policy, reference) from each sampled token; k3 is non-negative and unbiased."""
-    difference = log_probs - reference
-    if estimator == "k1":
-        return difference
-    if estimator == "k2":
-        return difference.square() / 2
-    backwards = (-difference).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+def kl_penalty(log_probs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """The k3 estimate of KL(policy, reference) from each sampled token, at least 0 and cut at `KL_LIMIT`.
+
+    Unbiased below that limit alone: one token that the policy has all but given up must not outweigh its batch.
+    """
+    backwards = (reference - log_probs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     # expm1: exp(x) - 1 loses what is left of a small x.
-    return (torch.expm1(backwards) - backwards).clamp(0, 10)
+    return (torch.expm1(backwards) - backwards).clamp(0, KL_LIMIT)
 
 
 def token_mean(token_losses: torch.Tensor, mask: torch.Tensor, tokens_in_batch: int) -> torch.Tensor:

@@ -206,7 +206,7 @@ class Policy:
         if self._reference is not None:
             with torch.no_grad():
                 reference, _, _ = self._forward(self._reference, samples, batch)
-            penalty = grpo.kl_penalty(log_probs, reference, "k3")
+            penalty = grpo.kl_penalty(log_probs, reference)
             losses = losses + self.config.kl_coef * penalty
             report.kl += float(grpo.token_mean(penalty.detach(), torch.ones_like(now), tokens))
         loss = grpo.token_mean(losses, torch.ones_like(now), tokens)
