@@ -78,6 +78,19 @@ def test_no_secret_value_is_in_any_argument_or_literal_environment() -> None:
     ]
 
 
+def test_whoever_flushes_has_the_secret_that_the_agent_server_demands_of_it() -> None:
+    job = resolve(hrl.job({"agentServer.adminSecretRef": {"name": "harbor-admin"}}), hrl.SETTINGS)
+    spec = ray_cluster(job, 1, {})["spec"]
+    head = spec["headGroupSpec"]["template"]["spec"]
+    worker = spec["workerGroupSpecs"][0]["template"]["spec"]
+    held = {
+        container["name"]: [e["valueFrom"] for e in container["env"] if e["name"] == "HARBOR_ADMIN_SECRET"]
+        for container in (*head["containers"], *head["initContainers"], *worker["containers"])
+    }
+    reference = [{"secretKeyRef": {"name": "harbor-admin", "key": "secret"}}]
+    assert held == {"ray-head": reference, "supervisor": reference, "ray-worker": []}
+
+
 def test_a_reward_key_reaches_the_agent_server_and_only_when_it_is_set() -> None:
     def flags(changes: dict[str, Any]) -> list[str]:
         job = resolve(hrl.job(changes), hrl.SETTINGS)

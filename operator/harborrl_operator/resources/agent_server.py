@@ -20,6 +20,7 @@ from harborrl_operator.resources.common import (
     resources,
     storage_mounts,
     storage_volumes,
+    with_admin_secret,
 )
 
 ROLES = ("tasks", "trials")
@@ -117,11 +118,7 @@ def _environment(job: ResolvedJob) -> list[dict[str, Any]]:
         {"name": "HARBORRL_JOB_UID", "value": job.job.uid},
         *pod_identity(),
     ]
-    secret = job.spec.agent_server.admin_secret_ref
-    if secret:
-        reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
-        out.append({"name": "HARBOR_ADMIN_SECRET", "valueFrom": reference})
-    return out
+    return with_admin_secret(job, out)
 
 
 def _tasks_dir(job: ResolvedJob) -> str:

@@ -97,6 +97,15 @@ def trainer_environment(job: ResolvedJob, attempt: int) -> list[dict[str, Any]]:
     return [*theirs, *ours]
 
 
+def with_admin_secret(job: ResolvedJob, environment: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For the server that demands it of a flush, and for those who flush; a variable of the user's own stays."""
+    secret, name = job.spec.agent_server.admin_secret_ref, "HARBOR_ADMIN_SECRET"
+    if secret is None or any(variable["name"] == name for variable in environment):
+        return environment
+    reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
+    return [*environment, {"name": name, "valueFrom": reference}]
+
+
 def resources(wanted: Resources | None, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A container's `resources`; `extra` (GPUs) goes into both requests and limits, as extended resources demand."""
     requests = {**(wanted.requests if wanted else {}), **(extra or {})}

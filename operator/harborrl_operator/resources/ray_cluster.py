@@ -29,6 +29,7 @@ from harborrl_operator.resources.common import (
     storage_mounts,
     storage_volumes,
     trainer_environment,
+    with_admin_secret,
 )
 
 _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a directory, no secret
@@ -155,6 +156,7 @@ def _head(job: ResolvedJob, attempt: int) -> dict[str, Any]:
         *({"name": f"session-{index}", "containerPort": port} for index, port in enumerate(sessions)),
         {"name": "router", "containerPort": ports.router},
     ]
+    ray["env"] = with_admin_secret(job, ray["env"])
     ray["lifecycle"] = _wait_for_release()
     ray["readinessProbe"] = _http_probe(DASHBOARD_PORT, "/api/gcs_healthz")
     ray["livenessProbe"] = _tcp_probe(GCS_PORT)
@@ -183,7 +185,7 @@ def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
         "image": job.trainer_image,
         "imagePullPolicy": job.settings.image_pull_policy,
         "command": ["python", "-m", "harborrl_trainer", "supervise"],
-        "env": trainer_environment(job, attempt),
+        "env": with_admin_secret(job, trainer_environment(job, attempt)),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
