@@ -91,6 +91,18 @@ def test_whoever_flushes_has_the_secret_that_the_agent_server_demands_of_it() ->
     assert held == {"ray-head": reference, "supervisor": reference, "ray-worker": []}
 
 
+def test_small_containers_request_what_a_quota_on_requests_asks_for() -> None:
+    stated = resolve(
+        hrl.job({"trainer.resources": {"requests": {"cpu": 1}, "limits": {"memory": "4Gi"}}}), hrl.SETTINGS
+    )
+    (supervisor,) = ray_cluster(stated, 1, {})["spec"]["headGroupSpec"]["template"]["spec"]["initContainers"]
+    assert set(supervisor["resources"]["requests"]) == {"cpu", "memory"}
+    (checker,) = preflight.pod(stated, 1, {})["spec"]["containers"]
+    assert set(checker["resources"]["requests"]) == {"cpu", "memory"}
+    silent = ray_cluster(resolve(hrl.job(), hrl.SETTINGS), 1, {})["spec"]["headGroupSpec"]["template"]["spec"]
+    assert silent["initContainers"][0]["resources"] == {}
+
+
 def test_a_reward_key_reaches_the_agent_server_and_only_when_it_is_set() -> None:
     def flags(changes: dict[str, Any]) -> list[str]:
         job = resolve(hrl.job(changes), hrl.SETTINGS)

@@ -97,6 +97,10 @@ def trainer_environment(job: ResolvedJob, attempt: int) -> list[dict[str, Any]]:
     return [*theirs, *ours]
 
 
+SMALL_REQUESTS = {"cpu": "50m", "memory": "128Mi"}
+"""Of the preflight and the supervisor. A quota on requests refuses every pod with a container that states none."""
+
+
 def with_admin_secret(job: ResolvedJob, environment: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For the server that demands it of a flush, and for those who flush; a variable of the user's own stays."""
     secret, name = job.spec.agent_server.admin_secret_ref, "HARBOR_ADMIN_SECRET"

@@ -9,6 +9,7 @@ from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
+    SMALL_REQUESTS,
     config_mount,
     config_volume,
     container_security,
@@ -56,6 +57,7 @@ def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> 
                 "imagePullPolicy": job.settings.image_pull_policy,
                 "command": ["python", "-m", "harborrl_trainer", "preflight"],
                 "env": trainer_environment(job, attempt),
+                "resources": {"requests": SMALL_REQUESTS},
                 "securityContext": container_security(),
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [config_mount(), *storage_mounts(job, ROLES)],

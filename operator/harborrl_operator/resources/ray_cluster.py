@@ -13,11 +13,13 @@ from harborrl_operator.constants import (
     Role,
 )
 from harborrl_operator.models.spec import ROLES
+from harborrl_operator.models.trainer import Resources
 from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.quantities import whole_cpus
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
+    SMALL_REQUESTS,
     config_mount,
     config_volume,
     container_security,
@@ -186,6 +188,7 @@ def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
         "imagePullPolicy": job.settings.image_pull_policy,
         "command": ["python", "-m", "harborrl_trainer", "supervise"],
         "env": with_admin_secret(job, trainer_environment(job, attempt)),
+        "resources": _beside(job.spec.trainer.resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -195,6 +198,13 @@ def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
             {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
         ],
     }
+
+
+def _beside(wanted: Resources | None) -> dict[str, Any]:
+    """Requests only of what the job states too: Kueue refuses a pod that asks for what its queue does not cover."""
+    stated = {*wanted.requests, *wanted.limits} if wanted else set()
+    requests = {name: amount for name, amount in SMALL_REQUESTS.items() if name in stated}
+    return {"requests": requests} if requests else {}
 
 
 def _token_volume() -> dict[str, Any]:
