@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -187,14 +188,32 @@ def _tokenizer(job: JobDocument) -> tuple[ChatRenderer, frozenset[int]]:
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(path)
         renderer = ChatRenderer(tokenizer, {"enable_thinking": job.config.enable_thinking})
-        stop = GenerationConfig.from_pretrained(path).eos_token_id
     except (OSError, ValueError, TemplateNotAppendOnly) as error:
         raise ConfigurationError(
             f"model.path: {path} has no tokenizer with a usable chat template ({error}); "
-            "put tokenizer and generation_config.json beside the weights"
+            "put the tokenizer's files beside the weights"
         ) from error
-    ends = [stop] if isinstance(stop, int) else list(stop or ())
-    return renderer, frozenset([*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])])
+    return renderer, stop_tokens(job.model.path, tokenizer.eos_token_id)
+
+
+def stop_tokens(model: Path, of_tokenizer: int | None) -> frozenset[int]:
+    """Tokens that end a turn: the tokenizer's, and those of generation_config.json, which a model may lack."""
+    said = None
+    if (model / "generation_config.json").exists():
+        try:
+            said = GenerationConfig.from_pretrained(str(model)).eos_token_id
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"model.path: {model}/generation_config.json cannot be read ({error}); repair it"
+            ) from error
+    found = [said] if isinstance(said, int) else list(said or ())
+    if of_tokenizer is not None:
+        found.append(of_tokenizer)
+    if not found:
+        raise ConfigurationError(
+            f"model.path: neither tokenizer nor generation_config.json of {model} names an end token; set eos_token"
+        )
+    return frozenset(found)
 
 
 async def _nodes_joined(job: JobDocument, stop: asyncio.Event) -> None:
