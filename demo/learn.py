@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 
 from demo.cluster import Cluster
@@ -13,7 +12,7 @@ from demo.prepare import Tools
 from demo.quickstart import EXAMPLES, NAMESPACE, fill_volumes, read_metrics, show, submit
 from demo.report import Evaluation, Line, difference, evaluations, rises, spread_share, steps
 from demo.shell import ROOT, CommandError
-from demo.story import Job, succeeded
+from demo.story import Job, minutes_taken, succeeded
 
 NAME = "learn"
 RESULTS = ROOT / "benchmarks" / "results" / "learn"
@@ -32,7 +31,6 @@ def run(tools: Tools) -> int:
     fill_volumes(cluster)
     submit(cluster, NAME, EXAMPLES / "learn.yaml")
     watch = Watch(cluster)
-    started = time.monotonic()
     try:
         job = follow(cluster, NAME, every=5.0, look=watch.look)
     except StoppedError as error:
@@ -40,7 +38,7 @@ def run(tools: Tools) -> int:
         return 1
     measured = read_metrics(cluster, job)
     show(f"HarborRLJob {NAMESPACE}/{NAME}", measured)
-    verdict = report(measured, seconds=time.monotonic() - started)
+    verdict = report(measured, minutes=minutes_taken(job))
     print(verdict)  # noqa: T201 - a terminal program
     before, after = first_and_last(measured)
     return 0 if succeeded(job) and before and after and rises(before, after) else 1
@@ -88,14 +86,14 @@ def first_and_last(measured: list[Line]) -> tuple[Evaluation | None, Evaluation 
     return found[min(found)], found[max(found)]
 
 
-def report(measured: list[Line], *, seconds: float) -> str:
+def report(measured: list[Line], *, minutes: float) -> str:
     """Write metrics, table and plot to `benchmarks/results/learn` and give the verdict."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     before, after = first_and_last(measured)
     (RESULTS / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in measured))
     verdict = say(before, after)
     trained = steps(measured)
-    (RESULTS / "README.md").write_text(page(trained, verdict, seconds))
+    (RESULTS / "README.md").write_text(page(trained, verdict, minutes))
     draw(trained, before, after, RESULTS / "reward.png")
     return f"{verdict}\nTable and plot: {RESULTS.relative_to(ROOT)}/README.md and reward.png"
 
@@ -111,7 +109,7 @@ def say(before: Evaluation | None, after: Evaluation | None) -> str:
     )
 
 
-def page(trained: list[Line], verdict: str, seconds: float) -> str:
+def page(trained: list[Line], verdict: str, minutes: float) -> str:
     rows = [
         f"| {step['rollout_id']} | {step['reward_mean']:.3f} | {step['groups_with_spread']}/{step['groups']} "
         f"| {step['rollout_s']:.0f} | {step['train_s']:.0f} | {step['sampled_tokens']} | {step['grad_norm']:.2f} |"
@@ -121,7 +119,7 @@ def page(trained: list[Line], verdict: str, seconds: float) -> str:
         "# make learn: what was seen",
         "",
         verdict,
-        f"Followed for {seconds / 60:.0f} minutes. ![reward of each step](reward.png)",
+        f"The job took {minutes:.0f} minutes. ![reward of each step](reward.png)",
         "",
         "| step | reward | groups with spread | rollout s | train s | sampled tokens | grad norm |",
         "|---|---|---|---|---|---|---|",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 Job = dict[str, Any]
@@ -30,6 +31,13 @@ def is_finished(job: Job) -> bool:
 def succeeded(job: Job) -> bool:
     condition = conditions(job).get("Succeeded")
     return condition is not None and condition.status == "True"
+
+
+def minutes_taken(job: Job) -> float:
+    """From the start to the end of a finished job, whoever watched."""
+    status = job["status"]
+    taken = datetime.fromisoformat(status["finishedAt"]) - datetime.fromisoformat(status["startedAt"])
+    return taken.total_seconds() / 60
 
 
 def refusal(job: Job) -> str | None:

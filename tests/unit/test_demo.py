@@ -7,7 +7,7 @@ import pytest
 from demo.learn import say
 from demo.memory import used_gib
 from demo.report import Evaluation, difference, evaluations, lines, rises, spread_share, steps
-from demo.story import is_finished, news, refusal, succeeded
+from demo.story import is_finished, minutes_taken, news, refusal, succeeded
 
 
 def job(phase: str, *conditions: tuple[str, str, str, str], rollout: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -39,6 +39,10 @@ def test_finished_is_not_yet_succeeded() -> None:
     failed = job("Failed", ("Finished", "True", "X", ""), ("Succeeded", "False", "X", ""))
     assert is_finished(failed)
     assert not succeeded(failed)
+
+
+def test_the_time_of_a_run_is_the_jobs_own_whoever_watched() -> None:
+    assert minutes_taken({"status": {"startedAt": "2026-01-01T10:00:00Z", "finishedAt": "2026-01-01T10:49:30Z"}}) == 49.5
 
 
 def test_a_refusal_is_told_with_reason_and_message() -> None:
