@@ -42,7 +42,8 @@ def test_finished_is_not_yet_succeeded() -> None:
 
 
 def test_the_time_of_a_run_is_the_jobs_own_whoever_watched() -> None:
-    assert minutes_taken({"status": {"startedAt": "2026-01-01T10:00:00Z", "finishedAt": "2026-01-01T10:49:30Z"}}) == 49.5
+    status = {"startedAt": "2026-01-01T10:00:00Z", "finishedAt": "2026-01-01T10:49:30Z"}
+    assert minutes_taken({"status": status}) == 49.5
 
 
 def test_a_refusal_is_told_with_reason_and_message() -> None:
