@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 
+from devcluster.programs import find_program
 from devcluster.settings import load_settings
 
 from demo.shell import Shell, python
@@ -54,8 +54,7 @@ def _tools(shell: Shell) -> Tools:
 
 def _program(name: str) -> str:
     """The dev cluster's own build of a program, else the one on PATH."""
-    built = load_settings().cache / "bin" / name
-    return str(built) if built.exists() else shutil.which(name) or name
+    return find_program(name, load_settings()) or name
 
 
 def _revision(shell: Shell) -> str:

@@ -2,14 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 
 from devcluster.errors import CommandError, ImageError, UnsuitableHostError
 from devcluster.ocilayout import Layout
 from devcluster.registry import Shelf, serve
 from devcluster.settings import Settings
-from devcluster.shell import run
+from devcluster.shell import run, succeeds
 
 
 def full_name(image: str) -> str:
@@ -20,10 +19,17 @@ def full_name(image: str) -> str:
     return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
 
 
-def buildah_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
+def overlay_works() -> bool:
+    """Whether kernel and file system let buildah mount overlays; that the kernel has the module proves little."""
+    return succeeds(["buildah", "--storage-driver", "overlay", "containers", "--quiet"])
+
+
+def buildah_environment(
+    base: Mapping[str, str] = os.environ, overlay: Callable[[], bool] = overlay_works
+) -> dict[str, str]:
     """How buildah must be called here, so that builds and loads see the same images: no daemon, no user namespace."""
-    overlay = "overlay" in Path("/proc/filesystems").read_text()
-    return {"STORAGE_DRIVER": "overlay" if overlay else "vfs", "BUILDAH_ISOLATION": "chroot", **base}
+    driver = base.get("STORAGE_DRIVER") or ("overlay" if overlay() else "vfs")
+    return {**base, "STORAGE_DRIVER": driver, "BUILDAH_ISOLATION": base.get("BUILDAH_ISOLATION", "chroot")}
 
 
 def export(image: str, layout: Layout) -> None:

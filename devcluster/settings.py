@@ -166,8 +166,3 @@ def load_settings(environment: Mapping[str, str] = os.environ, is_root: bool | N
         cache=Path(environment.get("HARBORRL_CACHE") or default_cache),
         ports=Ports(int(environment.get("HARBORRL_PORT_BASE") or DEFAULT_PORT_BASE)),
     )
-
-
-def kubeconfig_path() -> Path:
-    """Path of the running cluster's kubeconfig, under the current environment's settings."""
-    return load_settings().kubeconfig

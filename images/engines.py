@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from devcluster.loading import buildah_environment
+
 from images import process
 from images.process import BuildError
 
@@ -132,5 +134,4 @@ def detect(euid: int) -> Engine:
         )
     if euid != 0:
         raise BuildError("no Docker engine answers and buildah needs root here: start Docker, or run again as root")
-    overlay = process.capture(["buildah", "--storage-driver", "overlay", "containers", "--quiet"]) is not None
-    return Buildah("overlay" if overlay else "vfs")
+    return Buildah(buildah_environment()["STORAGE_DRIVER"])

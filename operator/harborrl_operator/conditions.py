@@ -47,10 +47,6 @@ class Conditions:
             observed_generation=self._generation,
         )
 
-    def is_true(self, kind: ConditionType) -> bool:
-        condition = self._by_type.get(kind)
-        return condition is not None and condition.status == "True"
-
     def get(self, kind: ConditionType) -> Condition | None:
         return self._by_type.get(kind)
 

@@ -15,6 +15,7 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.models import HarborRLJob, Settings
+from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
 from harborrl_operator.progress import has_elapsed
 from harborrl_operator.resolve import ResolvedJob, resolve
@@ -69,10 +70,16 @@ def _out_of_time(draft: Draft) -> Plan | None:
 
 def _judge(job: HarborRLJob, observed: Observed, settings: Settings) -> ResolvedJob | Verdict:
     try:
-        resolved = resolve(job, settings, observed.resume_path)
+        resolved = resolve(job, settings, _other_run(job) or observed.resume_path)
         return first_objection(resolved, observed) or resolved
     except InvalidArgumentsError as error:
         return Verdict(Reason.INVALID_ARGUMENTS, f"{error}. Correct it and apply again.")
+
+
+def _other_run(job: HarborRLJob) -> str | None:
+    """The run that an earlier pass found under the name in `resumeFrom.job`."""
+    wanted, known = job.spec.resume_from, job.status.resume_source
+    return known.path if wanted and known and known.job == wanted.job else None
 
 
 def _after_the_end(draft: Draft) -> Plan:
@@ -141,6 +148,8 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
 def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     """Admitted by the checks: agent server, preflight, then the cluster; each waits for the one before."""
     draft.fields["adjustments"] = list(job.adjustments)
+    if job.spec.resume_from and job.spec.resume_from.job and job.resume_path:
+        draft.fields["resume_source"] = ResumeSource(job=job.spec.resume_from.job, path=job.resume_path)
     _note_capacity(draft, job)
     draft.delete_stale_clusters()
     if is_backing_off(draft):

@@ -17,6 +17,9 @@ from support.programs import program
 
 __all__ = ["api_server"]
 
+ESTABLISHED_SECONDS = 120.0
+"""For the API server to serve two new resources; it takes one on an idle machine."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -46,7 +49,9 @@ def kubectl(api_server: RunningControlPlane, tmp_path_factory: pytest.TempPathFa
     kubectl.ok("apply", "--filename", str(ROOT / "crds" / "harborrljobs.yaml"))
     wait = ("wait", "--for=condition=Established", "crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io")
     # kubectl gives up on a CRD whose status is still empty.
-    while kubectl(*wait).returncode != 0:
+    deadline = time.monotonic() + ESTABLISHED_SECONDS
+    while (waited := kubectl(*wait)).returncode != 0:
+        assert time.monotonic() < deadline, waited.stderr
         time.sleep(0.2)
     kubectl.ok("create", "namespace", "harborrl-sandboxes")
     kubectl.ok("label", "namespace", "harborrl-sandboxes", "harborrl.dev/sandboxes=true")

@@ -1,13 +1,13 @@
 """The real cluster with the chart on it, and one namespace with the quickstart volume for all tests."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from devcluster.programs import find_program
+from devcluster.settings import load_settings
 
 from support.kube import Kube
 from support.kubectl import OPERATOR, SYSTEM, Kubectl, operator_running
@@ -19,7 +19,7 @@ TO_DO = "run `python -m demo prepare`, which starts the cluster, builds the imag
 @pytest.fixture(scope="session")
 def kubectl() -> Kubectl:
     """Fails with the command to run when cluster or chart are missing."""
-    program = _program("kubectl")
+    program = find_program("kubectl", load_settings())
     if program is None:
         pytest.fail(f"no kubectl here: {TO_DO}", pytrace=False)
     kubectl = Kubectl(program, _kubeconfig())
@@ -62,10 +62,3 @@ def _kubeconfig() -> str:
         return given
     command = [sys.executable, "-m", "devcluster", "kubeconfig"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603 - our own module
-
-
-def _program(name: str) -> str | None:
-    """The dev cluster's own build, else the one on PATH."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    built = Path(os.environ.get("HARBORRL_CACHE") or Path(home) / "harborrl") / "bin" / name
-    return str(built) if built.exists() else shutil.which(name)

@@ -266,3 +266,14 @@ def test_a_refill_above_the_slots_is_said_and_not_refused() -> None:
     assert "up to 16 trials" in message(decided, "CapacityTight")
     enough = hrl.job({**refill, "agentServer.maxConcurrent": 16})
     assert burst_notice(resolve(enough, hrl.SETTINGS)) is None
+
+
+def test_a_source_job_that_is_deleted_after_the_first_admission_is_still_the_source() -> None:
+    job = hrl.job({"resumeFrom": {"job": "old"}})
+    admitted = decide(job, hrl.world(resume_path="research/old-1234"))
+    later = decide(hrl.then(job, admitted), hrl.world())
+    assert later.status.phase == "StartingAgentServer"
+    (config,) = [thing for thing in later.apply if thing["metadata"]["name"] == "quickstart-config"]
+    assert "research/old-1234" in config["data"]["job.json"]
+    edited = hrl.job({"resumeFrom": {"job": "other"}}, status=later.status)
+    assert condition(decide(edited, hrl.world()), "Admitted") == ("False", "ResumeSourceInvalid")

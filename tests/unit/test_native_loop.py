@@ -66,6 +66,16 @@ async def test_when_every_group_aborts_the_run_gives_up_with_the_last_cause(tmp_
     assert not trainer.layout.rollout_file(0).exists()
 
 
+async def test_what_was_trained_before_every_group_aborted_is_saved(tmp_path: Path) -> None:
+    policy = Handle(weights={})
+    trainer = _trainer(tmp_path, Groups([_group(aborted("SandboxUnavailable"))] * 2), policy)
+    trainer.trained, trainer.saved = 2, 0
+    with pytest.raises(InfrastructureError):
+        await trainer.run()
+    assert "save" in policy.called
+    assert trainer.saved == 2
+
+
 async def test_when_no_retry_can_heal_what_aborts_every_group_the_configuration_is_to_blame(tmp_path: Path) -> None:
     verdict = aborted("InvalidAgent: agent 'bsh' is unknown", retryable=False)
     trainer = _trainer(tmp_path, Groups([_group(verdict, outcome="InvalidAgent")] * 2), Handle(weights={}))

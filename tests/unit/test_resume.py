@@ -84,21 +84,9 @@ def test_another_run_is_continued_only_by_name_and_only_until_there_is_an_own_ch
     assert find_start(by_run) == StartPoint(44, own)
 
 
-def test_a_job_is_continued_by_its_name_while_it_has_left_one_run(volumes: Path) -> None:
-    runs = volumes / "checkpoints" / "research"
-    theirs = jobs.make_checkpoint(runs / "other-0123abcd" / "a1" / "i1" / "checkpoints" / "iter_0000004")
-    jobs.make_checkpoint(runs / "other-two-0123abcd" / "a1" / "i1" / "checkpoints" / "iter_0000009")
-    job = jobs.job(volumes, resumeFrom={"job": "other"})
-    assert find_start(job) == StartPoint(5, theirs)
-    (runs / "other-99999999").mkdir()
-    with pytest.raises(ConfigurationError, match="several runs: other-0123abcd, other-99999999"):
-        find_start(job)
-
-
-@pytest.mark.parametrize("source", [{"path": "research/none"}, {"job": "other"}])
-def test_a_source_that_cannot_be_continued_is_a_configuration_error(volumes: Path, source: dict[str, str]) -> None:
+def test_a_source_that_cannot_be_continued_is_a_configuration_error(volumes: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^resumeFrom\."):
-        find_start(jobs.job(volumes, resumeFrom=source))
+        find_start(jobs.job(volumes, resumeFrom={"path": "research/none"}))
 
 
 def test_a_damaged_index_is_said_and_not_overwritten(volumes: Path) -> None:

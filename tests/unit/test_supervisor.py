@@ -10,7 +10,7 @@ import pytest
 
 from harborrl_trainer.supervisor.progress import ServerLoad
 from support import jobs
-from support.supervision import Clock, Pod
+from support.supervision import Pod
 
 
 @pytest.fixture
@@ -286,7 +286,3 @@ async def test_a_supervisor_that_cannot_see_the_volumes_yet_does_not_report_zero
     await pod.supervise(30)
     assert pod.cluster.last["rollout"]["collected"] == 1
     assert any("rollout_data" in line for line in pod.said)
-
-
-def test_a_test_clock_moves_by_sleeping_alone() -> None:
-    assert Clock().elapsed == 0

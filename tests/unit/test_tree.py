@@ -68,11 +68,5 @@ def test_modules_and_functions_stay_short_enough_to_be_read_whole() -> None:
     assert long == []
 
 
-@pytest.mark.parametrize("folder", ["operator", "trainer", "agent_server"])
-def test_no_source_root_shadows_a_package_of_its_name(folder: str) -> None:
-    """`operator` is in the standard library: a module beside the package would be found before it."""
-    assert [path.name for path in (ROOT / folder).glob("*.py")] == []
-
-
 def test_a_checkout_holds_no_large_file() -> None:
     assert [str(path) for path in files("") if path.stat().st_size > 1_000_000] == []

@@ -5,7 +5,6 @@ overtaken incarnation saved after its successor had begun belongs to no one and 
 """
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +84,7 @@ def _foreign_start(job: JobDocument) -> Checkpoint | None:
     source = job.resume_from
     if source is None:
         return None
-    path = job.storage.checkpoints / source.path if source.path else _run_of(job, source.job)
+    path = job.storage.checkpoints / source.path
     rollout = layout.checkpoint_of(path.name)
     if rollout is not None and (path / layout.COMPLETE_MARK).is_file():
         return Checkpoint(IncarnationId(0, 0), rollout, path, complete=True)
@@ -95,19 +94,6 @@ def _foreign_start(job: JobDocument) -> Checkpoint | None:
             f"resumeFrom.path: {path} is no whole checkpoint and no run that has one; name another or remove resumeFrom"
         )
     return found
-
-
-def _run_of(job: JobDocument, name: str | None) -> Path:
-    """The folder of the one run that another job of this namespace has left; its uid is known from the folder alone."""
-    namespace = job.storage.checkpoints / job.job.namespace
-    runs = sorted(path for path in namespace.glob(f"{name}-*") if re.fullmatch("[0-9a-f]{8}", path.name[-8:]))
-    runs = [path for path in runs if path.name[:-9] == name]
-    if len(runs) == 1:
-        return runs[0]
-    if not runs:
-        raise ConfigurationError(f"resumeFrom.job: '{name}' has left no run under {namespace}; correct the name")
-    found = ", ".join(path.name for path in runs)
-    raise ConfigurationError(f"resumeFrom.job: '{name}' has left several runs: {found}; name one in resumeFrom.path")
 
 
 def _numbered(folder: Path, number_of: layout.NameReader) -> list[tuple[int, Path]]:

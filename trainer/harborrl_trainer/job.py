@@ -179,10 +179,10 @@ class Checkpoint(_Part):
 
 
 class ResumeFrom(_Part):
-    """The only way to continue another run: a job of this namespace, or a path (relative to the checkpoints volume)."""
+    """The only way to continue another run; the operator turns a job's name into its run's path."""
 
-    job: str | None = None
-    path: str | None = None
+    path: str
+    """Run or checkpoint directory: absolute, or relative to the checkpoints volume."""
 
 
 class JobDocument(_Part):

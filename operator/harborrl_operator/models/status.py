@@ -132,6 +132,14 @@ class Adjustment(StatusModel):
     reason: str
 
 
+class ResumeSource(StatusModel):
+    """What `resumeFrom.job` meant at the first admission: the other job may be gone before a later attempt."""
+
+    job: str
+    path: str
+    """Directory of its run, relative to the checkpoints volume."""
+
+
 class JobStatus(StatusModel):
     """Status of a HarborRLJob."""
 
@@ -152,6 +160,7 @@ class JobStatus(StatusModel):
     finished_at: str | None = None
     run_path: str | None = None
     """Directory of the run below each storage volume."""
+    resume_source: ResumeSource | None = None
     rollout: RolloutStatus | None = None
     eval: EvalStatus | None = None
     checkpoint: CheckpointStatus | None = None

@@ -165,3 +165,8 @@ def test_the_users_storage_driver_wins() -> None:
     environment = buildah_environment({"STORAGE_DRIVER": "vfs", "PATH": "/bin"})
     assert environment["STORAGE_DRIVER"] == "vfs"
     assert environment["BUILDAH_ISOLATION"] == "chroot"
+
+
+@pytest.mark.parametrize(("overlay", "driver"), [(True, "overlay"), (False, "vfs")])
+def test_images_are_loaded_from_where_buildah_can_build_them(overlay: bool, driver: str) -> None:
+    assert buildah_environment({}, lambda: overlay)["STORAGE_DRIVER"] == driver

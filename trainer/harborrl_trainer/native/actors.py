@@ -65,9 +65,6 @@ class EngineActor:
         log, self._log = self._log, []
         return log
 
-    async def counters(self) -> dict[str, float]:
-        return dict(vars(self._engine.counters))
-
 
 class PolicyActor:
     """Calls run on several threads, so that `interrupt` is heard while `train` works; the lock keeps the rest apart."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harborrl_trainer.errors import ConfigurationError, InfrastructureError
+from harborrl_trainer.errors import ConfigurationError, InfrastructureError, TrainerError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import IncarnationLayout
 from harborrl_trainer.native import checkpoint, metrics, records, samples
@@ -63,7 +63,11 @@ class Trainer:
             self.collector.collect(plan_rollout(rollout, self.prompts, self.job.config, self.drawn))
         )
         collected = time.monotonic()
-        kept = self._keep(groups)
+        try:
+            kept = self._keep(groups)
+        except TrainerError:
+            await self._save()  # what the rollouts before this one have taught
+            raise
         self._dump_rollout(rollout, kept)
         report = await self.train_on(rollout, kept)
         synced_s = await self._publish_weights()

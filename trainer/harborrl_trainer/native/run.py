@@ -89,7 +89,7 @@ async def _run(
     async with serving(build_app(store), job.ports.session) as port, _background() as background:
         places = InFlight(width_for(await _healthy(client), held=0))
         background(follow_capacity(places, _Capacity(client, places).health, _pause(CAPACITY_POLL_S)))
-        background(_watch_stop_request(layout, stop))
+        background(watch_stop_request(layout.stop_request, stop))
         trainer = Trainer(
             job=job,
             layout=layout,
@@ -286,9 +286,16 @@ class _Capacity:
             return Health(ok=False, capacity=self._places.width, in_flight=self._places.held, queued=0)
 
 
-async def _watch_stop_request(layout: IncarnationLayout, stop: asyncio.Event) -> None:
-    while not layout.stop_request.exists():  # noqa: ASYNC110 - the request is a file on a volume
-        await asyncio.sleep(STOP_POLL_S)
+async def watch_stop_request(request: Path, stop: asyncio.Event) -> None:
+    """Sets `stop` when the file is there, and when nobody can tell any more: a run that cannot hear must not go on.
+
+    Asked in a thread, since a volume whose server is gone answers late or never.
+    """
+    try:
+        while not await asyncio.to_thread(request.exists):  # noqa: ASYNC110 - the request is a file on a volume
+            await asyncio.sleep(STOP_POLL_S)
+    except OSError as error:
+        sys.stdout.write(f"stop request: {error}; stopping, since a request could no longer be heard\n")
     stop.set()
 
 
@@ -317,5 +324,5 @@ async def _background() -> AsyncIterator[Any]:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         for result in results:
-            if isinstance(result, Exception) and not isinstance(result, asyncio.CancelledError):
+            if isinstance(result, Exception):
                 sys.stdout.write(f"background task failed: {result!r}\n")
