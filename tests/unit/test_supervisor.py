@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harborrl_trainer.supervisor.progress import ServerLoad
+from harborrl_trainer.supervisor.agents import ServerLoad
 from support import jobs
 from support.supervision import Clock, Pod
 
@@ -131,8 +131,9 @@ async def test_progress_has_the_shape_of_the_contract(pod: Pod) -> None:
         return {key: shape(part) for key, part in value.items()} if isinstance(value, dict) else None
 
     theirs, ours = shape(contract), shape(pod.cluster.last)
-    assert ours["checkpoint"] is None
-    assert {**ours, "checkpoint": theirs["checkpoint"]} == theirs
+    not_yet = {key: theirs[key] for key in ("checkpoint", "resume", "request")}
+    assert {ours[key] for key in not_yet} == {None}
+    assert {**ours, **not_yet} == theirs
 
 
 async def test_dumps_and_trials_reach_the_config_map(pod: Pod) -> None:
@@ -166,6 +167,7 @@ async def test_dumps_and_trials_reach_the_config_map(pod: Pod) -> None:
     assert pod.cluster.last["checkpoint"] == {
         "rolloutId": 0,
         "path": "research/quickstart-5f0c2a9e/a1/i1/checkpoints/iter_0000000",
+        "savedAt": pod.cluster.last["checkpoint"]["savedAt"],
     }
 
 
@@ -190,7 +192,7 @@ async def test_a_busy_run_writes_every_10_seconds_at_most_and_its_end_at_once(po
 
 async def test_the_load_of_the_agent_server_alone_is_written_once_a_minute(pod: Pod) -> None:
     for second in range(30, 600, 30):
-        pod.clock.at(second, partial(setattr, pod, "load", ServerLoad(8, second)))
+        pod.clock.at(second, partial(setattr, pod.agents, "load_now", ServerLoad(8, second)))
     await pod.supervise(600)
     times = [time for time, _ in pod.cluster.writes]
     assert 5 <= len(times) <= 11
@@ -274,6 +276,7 @@ async def test_the_drivers_log_is_kept_beside_the_traces(pod: Pod) -> None:
         "state": "FAILED",
         "message": "/mnt/traces: full; make room",
         "failureClass": "storage",
+        "cause": None,
     }
 
 

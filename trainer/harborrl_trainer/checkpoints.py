@@ -24,6 +24,8 @@ class Checkpoint:
     """Last rollout id trained into it."""
     path: Path
     complete: bool
+    saved_at: float | None = None
+    """When it became whole, seconds since the epoch; None while it is not, or where nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,16 @@ def list_checkpoints(run_checkpoints: Path) -> list[Checkpoint]:
     for attempt, attempt_folder in _numbered(run_checkpoints, layout.attempt_of):
         for incarnation, folder in _numbered(attempt_folder, layout.incarnation_of):
             saved = _numbered(folder / "checkpoints", layout.checkpoint_of)
-            found += [
-                Checkpoint(IncarnationId(attempt, incarnation), rollout, path, (path / layout.COMPLETE_MARK).is_file())
-                for rollout, path in saved
-            ]
+            found += [_checkpoint(IncarnationId(attempt, incarnation), rollout, path) for rollout, path in saved]
     return found
+
+
+def _checkpoint(id_: IncarnationId, rollout: int, path: Path) -> Checkpoint:
+    try:
+        saved_at = (path / layout.COMPLETE_MARK).stat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return Checkpoint(id_, rollout, path, complete=False)
+    return Checkpoint(id_, rollout, path, complete=True, saved_at=saved_at)
 
 
 def newest_complete(checkpoints: Sequence[Checkpoint], claims: Sequence[Claim]) -> Checkpoint | None:

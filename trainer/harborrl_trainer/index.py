@@ -25,6 +25,10 @@ class Claim(BaseModel):
     """First rollout id that this incarnation collects."""
     resumed_from: str | None = None
     """Checkpoint it loaded, relative to the checkpoints volume; null for a start from the model."""
+    optimizer: bool | None = None
+    """Whether that checkpoint held the optimizer's state; null for a start from the model, or where nobody said."""
+    set_aside: tuple[str, ...] = ()
+    """Newer checkpoints that turned out damaged when this incarnation began, relative to the checkpoints volume."""
 
     @property
     def id(self) -> IncarnationId:
