@@ -277,6 +277,7 @@ async def test_the_drivers_log_is_kept_beside_the_traces(pod: Pod) -> None:
         "message": "/mnt/traces: full; make room",
         "failureClass": "storage",
         "cause": None,
+        "startedAt": "2026-01-01T00:00:00Z",
     }
 
 

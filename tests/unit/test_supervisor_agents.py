@@ -78,8 +78,9 @@ async def test_without_addresses_or_for_a_foreign_server_the_url_is_flushed(tmp_
         assert json.loads(request.content) == {"session_server_instance_ids": ["a", "b"]}
         return httpx.Response(200, json={"cancelled": 0})
 
-    for changes in ({}, {"agentServer__owned": False, "agentServer__url": "https://agents.team.svc/x/"}):
-        server, asked = agents(tmp_path, answer, **changes)
+    foreign = {"agentServer__owned": False, "agentServer__url": "https://agents.team.svc/x/"}
+    for changes in ({}, foreign):
+        server, asked = agents(tmp_path, answer, (), **changes)
         assert await server.flush({"b", "a"}) == 0
         assert asked[0] in (
             "POST http://quickstart-agent.research.svc:30000/flush",

@@ -22,7 +22,7 @@ def free_bytes(path: Path) -> int:
 class Space:
     free_bytes: int
     needed_bytes: int
-    """For what comes next: twice the newest checkpoint (a new one is written before an old one goes), 1 GiB at least."""
+    """For what comes next: two checkpoints (a new one is written before an old one goes), at least 1 GiB."""
 
     @property
     def is_low(self) -> bool:
@@ -31,5 +31,5 @@ class Space:
 
 def coarse(count: int) -> int:
     """Two significant digits, rounded down: a number that is reported must not change with every dump."""
-    step = 10 ** max(len(str(count)) - 2, 0)
+    step: int = 10 ** max(len(str(count)) - 2, 0)
     return count // step * step

@@ -60,9 +60,19 @@ class AttemptStatus(StatusModel):
     finished_at: str | None = None
     outcome: Literal["Running", "Succeeded", "Failed"] = "Running"
     failure_class: str | None = None
+    cause: str | None = None
+    """What ended it (docs/conditions.md, "Causes")."""
     message: str = ""
     node: str | None = None
+    """Of the head pod, or of the pod whose loss ended the attempt."""
+    incarnations: int = 0
+    """Head pods that it had: one more after each suspend or preemption."""
+    at_rollout: int | None = None
+    """Rollouts trained over the run when it ended; unset when its driver never reported."""
     lost_rollouts: int = 0
+    """Rollouts trained beyond the newest checkpoint when it, or one of its incarnations, ended."""
+    lost_gpu_hours: float = 0.0
+    """GPUs x hours between the newest checkpoint and the end; 0 without GPUs."""
 
 
 class RolloutStatus(StatusModel):
@@ -93,6 +103,7 @@ class CheckpointStatus(StatusModel):
 
     rollout_id: int | None = None
     path: str | None = None
+    saved_at: Moment = None
 
 
 class AgentServerStatus(StatusModel):
@@ -101,6 +112,16 @@ class AgentServerStatus(StatusModel):
     url: str | None = None
     capacity: int | None = None
     in_flight: int | None = None
+    oldest_trial_since: Moment = None
+
+
+class FateStatus(StatusModel):
+    """What befell a trainer pod, remembered because the pod may be gone when its attempt is judged."""
+
+    cause: str
+    pod: str
+    node: str | None = None
+    message: str = ""
 
 
 class TrainerStatus(StatusModel):
@@ -111,6 +132,13 @@ class TrainerStatus(StatusModel):
     """Set once the head pod was seen; its absence afterwards is a loss."""
     released_incarnation: int = 0
     """Incarnations up to this one ended because we took their cluster away; their verdict counts for nothing."""
+    accounted_incarnation: int = 0
+    """Incarnations up to this one whose lost work is already counted."""
+    running_since: str | None = None
+    """When the driver of this incarnation was first seen running."""
+    kept: bool = False
+    """The cluster outlives the failed job for debugging."""
+    fate: FateStatus | None = None
     submission_id: str | None = None
     driver_state: str | None = None
 
@@ -122,6 +150,43 @@ class PreflightStatus(StatusModel):
     runs: int = 0
     judged_pod: str | None = None
     """uid of the pod whose verdict is already counted."""
+
+
+class ResumeStatus(StatusModel):
+    """Where the current incarnation began."""
+
+    first_rollout: int = 0
+    optimizer: bool | None = None
+    set_aside: Annotated[list[str], Field(max_length=100)] = Field(default_factory=list)
+    """Newer checkpoints that were found damaged."""
+
+
+class SuspensionStatus(StatusModel):
+    """A suspend under way or done."""
+
+    requested_at: str
+    attempt: int
+    incarnation: int
+    withdrawn: bool = False
+    """`spec.suspend` was set back before anything was released."""
+    released_at: str | None = None
+    lost_rollouts: int | None = None
+    """Unset until the last pod has ended."""
+
+
+class FailureCounts(StatusModel):
+    """Failed attempts by class; each class has a budget of its own in `spec.retries`."""
+
+    infrastructure: int = 0
+    application: int = 0
+    storage: int = 0
+
+
+class LossStatus(StatusModel):
+    """Work that was done and has to be done again, over the whole run."""
+
+    rollouts: int = 0
+    gpu_hours: float = 0.0
 
 
 class Adjustment(StatusModel):
@@ -145,7 +210,15 @@ class JobStatus(StatusModel):
     attempt: int = 1
     incarnation: int | None = None
     attempts: list[AttemptStatus] = Field(default_factory=list)
+    """The newest ones; `failures` and `lost` count over all."""
+    failures: FailureCounts | None = None
+    lost: LossStatus | None = None
     started_at: str | None = None
+    active_seconds: int = 0
+    """Time towards `activeDeadlineSeconds` up to `activeSince`."""
+    active_since: str | None = None
+    """Begin of the stretch that counts now; unset while suspended or queued."""
+    suspension: SuspensionStatus | None = None
     starting_since: str | None = None
     """Begin of the start deadline; unset while queued, suspended or running."""
     retry_at: str | None = None
@@ -155,6 +228,7 @@ class JobStatus(StatusModel):
     rollout: RolloutStatus | None = None
     eval: EvalStatus | None = None
     checkpoint: CheckpointStatus | None = None
+    resume: ResumeStatus | None = None
     agent_server: AgentServerStatus | None = None
     trainer: TrainerStatus | None = None
     preflight: PreflightStatus | None = None

@@ -10,7 +10,7 @@ from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, warn
 from harborrl_trainer.space import MIB, SCARCE_BYTES, TIGHT_BYTES, FreeBytes, free_bytes
 
-__all__ = ["SCARCE_BYTES", "TIGHT_BYTES", "check_resume", "check_volume", "checkpoint_bytes"]
+__all__ = ["MIB", "SCARCE_BYTES", "TIGHT_BYTES", "check_resume", "check_volume", "checkpoint_bytes"]
 
 _PROBE = b"harborrl" * 512
 _BYTES_WITH_OPTIMIZER = 12

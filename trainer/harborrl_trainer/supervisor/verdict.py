@@ -42,6 +42,8 @@ class Driver:
     failure_class: FailureClass | None = None
     cause: Cause | None = None
     """Known causes that decide on more than the class: the same end met twice is not tried a third time."""
+    started_at: float | None = None
+    """Seconds since the epoch; None until Ray says so."""
 
     @property
     def submitted(self) -> bool:
@@ -54,6 +56,10 @@ class Driver:
 
 def driver_of(job: RayJob, log_tail: str = "") -> Driver:
     """The driver as Ray tells it; `log_tail` is asked for only when the job has ended."""
+    return replace(_judged(job, log_tail), started_at=job.started_at)
+
+
+def _judged(job: RayJob, log_tail: str) -> Driver:
     if job.status in {"PENDING", "RUNNING", "SUCCEEDED"}:
         return Driver(job.submission_id, job.status)
     if job.status == "STOPPED":
