@@ -1,4 +1,4 @@
-"""The time that counts towards `activeDeadlineSeconds`: from the first attempt on, without what was suspended or queued.
+"""The time that counts towards `activeDeadlineSeconds`: from the first attempt on, suspended and queued time left out.
 
 Kept as seconds up to a moment plus that moment, so that no pass has to happen for time to pass: an operator that was
 away has missed nothing.

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from harborrl_trainer import checkpoints, index
-from harborrl_trainer.errors import TrainerError
+from harborrl_trainer.errors import RestartAtZeroError, TrainerError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, warn
@@ -46,6 +46,8 @@ def check_resume(job: JobDocument) -> Outcome:
         found = checkpoints.list_checkpoints(run.checkpoints)
         start = checkpoints.find_start(job)
         newest = checkpoints.newest_complete(found, index.read_claims(run.index))
+    except RestartAtZeroError as error:
+        return Outcome([refuse("resume", "RestartAtZero", str(error))])
     except TrainerError as error:
         return Outcome([refuse("resume", "ResumeSourceInvalid", str(error))])
     except OSError as error:
