@@ -20,13 +20,20 @@ def active_seconds(status: JobStatus, now: datetime) -> float:
     return status.active_seconds + running
 
 
+def time_spent(job: HarborRLJob, observed: Observed, now: datetime) -> float:
+    """Active seconds as this pass finds them: a queue that took the cluster while nobody looked stopped the clock."""
+    cluster = observed.ray_clusters.get(job.names.ray_cluster(job.status.attempt))
+    if cluster is None or not cluster["spec"].get("suspend"):
+        return active_seconds(job.status, now)
+    return active_seconds(job.status, _stopped(job, observed, now))
+
+
 def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime) -> Plan:
     """`decided` with the clock started or stopped as its status asks, and looked at again when the time is up."""
     status = decided.status
     idle = status.finished_at is not None or status.phase is Phase.SUSPENDED or status.reason == Reason.QUEUED
     if status.active_since is not None and idle:
-        stopped = _last(_queue_changes(job, observed, "True"), from_text(status.active_since), now)
-        passed = round(active_seconds(status, stopped))
+        passed = round(active_seconds(status, _stopped(job, observed, now)))
         status = status.model_copy(update={"active_seconds": passed, "active_since": None})
     elif status.active_since is None and status.started_at is not None and not idle:
         begun = now
@@ -38,6 +45,12 @@ def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime
 
 _LONGEST_BLINDNESS = timedelta(days=7)
 """An older admission is of another stretch."""
+
+
+def _stopped(job: HarborRLJob, observed: Observed, now: datetime) -> datetime:
+    """When the stretch that counts ended, if it has."""
+    since = job.status.active_since
+    return _last(_queue_changes(job, observed, "True"), from_text(since), now) if since else now
 
 
 def _queue_changes(job: HarborRLJob, observed: Observed, suspended: str) -> Iterator[datetime]:

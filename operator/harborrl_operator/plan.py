@@ -7,7 +7,7 @@ until one paragraph has something to say.
 from collections.abc import Callable
 from datetime import datetime
 
-from harborrl_operator.active_time import active_seconds, keep_time
+from harborrl_operator.active_time import keep_time, time_spent
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.attempts import back_off, is_backing_off
 from harborrl_operator.checks import burst_notice, first_objection
@@ -67,7 +67,7 @@ def _attempt(draft: Draft, settings: Settings) -> Plan:
 
 def _out_of_time(draft: Draft) -> Plan | None:
     limit = draft.job.spec.active_deadline_seconds
-    if limit is None or active_seconds(draft.job.status, draft.now) <= limit:
+    if limit is None or time_spent(draft.job, draft.observed, draft.now) <= limit:
         return None
     said = (
         f"The job was active for longer than activeDeadlineSeconds = {limit}, suspended and queued time not counted."
