@@ -181,4 +181,5 @@ class Draft:
             self.set(over, "False", Reason.RELEASED, "Released: the job has finished.")
         self.set(ConditionType.PROGRESSING, "False", verdict.reason, "The job has finished.")
         self.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
+        self.set(ConditionType.SUSPENDED, "False", Reason.NOT_SUSPENDED, "The job has finished.")
         return self.end(Phase.SUCCEEDED if succeeded else Phase.FAILED, verdict, requeue_after=1.0)
