@@ -1,4 +1,4 @@
-"""The supervisor as a process of its own, beside a local Ray and a ConfigMap that is a file."""
+"""The supervisor as a process of its own, beside a local Ray; its ConfigMaps are files."""
 
 import asyncio
 import json
@@ -38,7 +38,8 @@ class FileCluster(Cluster):
 
     @override
     async def read_request(self) -> Mapping[str, Any] | None:
-        return None
+        path = self._path.with_name("request.json")
+        return dict(json.loads(path.read_text())) if path.exists() else None
 
     @override
     async def job_exists(self) -> bool:
@@ -60,7 +61,7 @@ class NoAgents(Agents):
 
 
 async def main(folder: Path, dashboard: str) -> None:
-    """`folder` holds job.json and gets progress.json and the marks."""
+    """`folder` holds job.json and perhaps request.json, and gets progress.json and the marks."""
     driver = Path(__file__).with_name("tiny_driver.py")
     async with httpx.AsyncClient(
         base_url=dashboard, timeout=5, trust_env=False, headers=ray_headers(os.environ)

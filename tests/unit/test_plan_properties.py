@@ -110,7 +110,7 @@ def histories(draw: st.DrawFn) -> tuple[HarborRLJob, list[tuple[Observed, Plan]]
 
 
 @given(histories())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_ray_cluster_is_applied_only_when_there_is_none_and_no_trainer_pod_is_left(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_ray_cluster_is_applied_only_when_there_is_none_and_no_trainer_pod_is_
 
 
 @given(histories())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_same_world_seen_twice_at_the_same_moment_settles(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
@@ -139,7 +139,7 @@ def test_the_same_world_seen_twice_at_the_same_moment_settles(
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_nothing_is_applied_and_deleted_in_one_pass(history: tuple[HarborRLJob, list[tuple[Observed, Plan]]]) -> None:
     for _, decided in history[1]:
         applied = {(thing["kind"], thing["metadata"]["name"]) for thing in decided.apply}
@@ -148,7 +148,7 @@ def test_nothing_is_applied_and_deleted_in_one_pass(history: tuple[HarborRLJob, 
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_finished_job_says_exactly_one_of_succeeded_and_failed(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
@@ -163,14 +163,14 @@ def conditions(decided: Plan) -> dict[str, str]:
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_pass_drops_a_condition(history: tuple[HarborRLJob, list[tuple[Observed, Plan]]]) -> None:
     for _, decided in history[1]:
         assert list(conditions(decided)) == [kind.value for kind in ConditionType]
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_settled_pass_asks_for_the_same_objects_again(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
@@ -185,7 +185,7 @@ def test_a_settled_pass_asks_for_the_same_objects_again(
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_counts_of_time_failures_and_losses_never_fall(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
@@ -209,7 +209,7 @@ def test_counts_of_time_failures_and_losses_never_fall(
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_is_suspended_holds_nothing_and_what_does_not_run_does_not_stall(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
@@ -228,7 +228,7 @@ def test_what_is_suspended_holds_nothing_and_what_does_not_run_does_not_stall(
     attempt=st.integers(1, 99),
     claim=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_derived_name_and_label_is_valid_for_every_valid_job_name(name: str, attempt: int, claim: str) -> None:
     job = hrl.job({"storage": {"models": {"pvc": claim}}}, name=name)
     job = HarborRLJob(job.namespace, name, job.uid, 1, job.spec, job.status.model_copy(update={"attempt": attempt}))
