@@ -58,6 +58,8 @@ def note_progress(draft: Draft) -> None:
     draft.update_trainer(
         submission_id=progress.driver.submission_id, driver_state=progress.driver.state, running_since=since
     )
+    if draft.value("attempts") and draft.value("attempts")[-1].number == draft.attempt:
+        draft.change_attempt(incarnations=progress.incarnation)
     _note_start(draft, progress)
     _note_space(draft, progress)
 

@@ -115,7 +115,7 @@ def test_a_resume_goes_on_where_the_suspend_stopped_in_the_same_attempt(
 
 def test_every_rollout_was_trained_exactly_once(done: Manifest, workspace: Workspace) -> None:
     traces = workspace.files(f"traces/{done['status']['runPath']}", "*/metrics.jsonl")
-    steps = [line["rollout"] for log in traces.values() for line in json_lines(log) if line["kind"] == "step"]
+    steps = [line["rollout_id"] for log in traces.values() for line in json_lines(log) if line["kind"] == "step"]
     assert sorted(steps) == list(range(ROLLOUTS))
 
 

@@ -9,6 +9,7 @@ import pytest
 from harborrl_operator.draft import Plan
 from harborrl_operator.models import HarborRLJob
 from harborrl_operator.observed import Observed
+from harborrl_operator.transitions import transitions
 from support import hrl
 from support.hrl import applied, condition, decide, deleted, message, then
 
@@ -111,6 +112,12 @@ class TestASuspendedJob:
         assert again.status.attempts[0].lost_rollouts == 3
         assert again.status.lost is not None
         assert again.status.lost.rollouts == 3
+
+    def test_warns_of_a_missed_checkpoint_by_an_event_and_not_of_a_good_one(self) -> None:
+        for lost, kind in ((5, "Warning"), (2, "Normal")):
+            done = self.suspended(**{"rollout.trained": lost})
+            (event,) = transitions(decide(job(), running_world(job())).status, done.status)
+            assert (event.kind, event.reason) == (kind, done.status.reason)
 
     def test_never_stalls_however_long_it_waits(self) -> None:
         later = decide(then(job(), self.suspended(), suspend=True), stopped(), after=3600)
