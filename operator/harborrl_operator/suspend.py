@@ -12,8 +12,8 @@ from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
-from harborrl_operator.observed import head_pod
-from harborrl_operator.reporting import current_progress, is_live
+from harborrl_operator.observed import head_pod, name_of
+from harborrl_operator.reporting import current_progress
 from harborrl_operator.resources import config_maps
 
 RELEASE_SECONDS = 5.0
@@ -66,16 +66,31 @@ def _concerns(draft: Draft, suspension: SuspensionStatus) -> bool:
 
 def _asked(draft: Draft) -> SuspensionStatus | None:
     """The request that is worth waiting for: a live head whose driver runs. None when there is nothing to save."""
-    pods = draft.observed.pods_of_attempt(draft.attempt)
-    if draft.cluster is None or draft.cluster["spec"].get("suspend") or head_pod(pods) is None:
+    if draft.cluster is None or draft.cluster["spec"].get("suspend"):
         return None
-    progress = current_progress(draft)
-    if progress is None or not is_live(draft, progress) or progress.driver.state != "RUNNING":
+    incarnation = _running_incarnation(draft)
+    if incarnation is None:
         return None
     before = draft.job.status.suspension
     if before is not None and not before.withdrawn and _concerns(draft, before):
         return before if before.released_at is None else None
-    return SuspensionStatus(requested_at=draft.text_now, attempt=progress.attempt, incarnation=progress.incarnation)
+    return SuspensionStatus(requested_at=draft.text_now, attempt=draft.attempt, incarnation=incarnation)
+
+
+def _running_incarnation(draft: Draft) -> int | None:
+    """Whose driver runs, as the report says or, where there is none to read, as it last said of this head."""
+    head = head_pod(draft.observed.pods_of_attempt(draft.attempt))
+    if head is None:
+        return None
+    progress = current_progress(draft)
+    if progress is not None:
+        state, incarnation = progress.driver.state, progress.incarnation
+    elif name_of(head) == draft.trainer.head_pod:
+        state, incarnation = draft.trainer.driver_state or "", draft.value("incarnation") or 0
+    else:
+        return None
+    runs = state == "RUNNING" and incarnation > draft.trainer.released_incarnation
+    return incarnation if runs else None
 
 
 def _patience_ends(draft: Draft, asked: SuspensionStatus) -> datetime:
@@ -86,6 +101,8 @@ def _wait(draft: Draft, asked: SuspensionStatus) -> Plan:
     draft.fields["suspension"] = asked
     request_id = f"a{asked.attempt}-i{asked.incarnation}-{asked.requested_at}"
     draft.apply(config_maps.stop_request(draft.job, request_id, asked.attempt, asked.incarnation))
+    if not draft.observed.progress_exists:
+        draft.apply(config_maps.progress(draft.job))  # the answer needs its place
     ends = _patience_ends(draft, asked)
     said = f"Waits until {to_text(ends)} at most for the driver to save and stop. {_standing(draft)}"
     verdict = Verdict(Reason.SUSPENDING, said)

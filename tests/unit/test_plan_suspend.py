@@ -55,6 +55,14 @@ class TestARunningDriver:
         assert again.apply == first.apply
         assert again.status == first.status
 
+    @pytest.mark.parametrize("report", [None, "{torn"])
+    def test_whose_report_is_gone_or_torn_is_asked_all_the_same(self, report: str | None) -> None:
+        seen = hrl.running_world(job(), progress=report, progress_exists=report is not None)
+        asked = decide(job(), seen)
+        assert condition(asked, "Suspended") == ("False", "Suspending")
+        expected = {"ConfigMap/quickstart-request"} | (set() if report else {"ConfigMap/quickstart-progress"})
+        assert set(applied(asked)) == expected
+
     def test_that_stopped_is_released_at_once(self) -> None:
         asked = decide(job(), running_world(job()))
         released = decide(then(job(), asked, suspend=True), running_world(job(), "STOPPED"), after=7)
