@@ -41,7 +41,7 @@ def trained(job: Manifest) -> int:
 
 
 def is_suspended(job: Manifest) -> bool:
-    return condition(job, "Suspended")["status"] == "True"
+    return bool(condition(job, "Suspended")["status"] == "True")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ REFUSED = hrl.preflight_pod(
     exit_code=1,
     message='{"schemaVersion":1,"ok":false,"findings":[{"severity":"refuse","reason":"NoTasks","message":"none"}]}',
 )
-HELD = {"ray_clusters": {"quickstart-a1": hrl.ray_cluster(JOB, suspend=True)}, "trainer_pods": ()}
+HELD: dict[str, Any] = {"ray_clusters": {"quickstart-a1": hrl.ray_cluster(JOB, suspend=True)}, "trainer_pods": ()}
 SUSPEND, GO_ON = {"suspend": True}, {"suspend": False}
 ASKED = {"metadata": {"name": "quickstart-request", "namespace": "research", "uid": "cm-9"}}
 ENDING = (hrl.trainer_pod("head", terminating=True),)
