@@ -104,6 +104,7 @@ class CheckpointStatus(StatusModel):
     rollout_id: int | None = None
     path: str | None = None
     saved_at: Moment = None
+    """When it became complete."""
 
 
 class AgentServerStatus(StatusModel):
@@ -113,15 +114,20 @@ class AgentServerStatus(StatusModel):
     capacity: int | None = None
     in_flight: int | None = None
     oldest_trial_since: Moment = None
+    """When the oldest trial that runs now began."""
 
 
 class FateStatus(StatusModel):
     """What befell a trainer pod, remembered because the pod may be gone when its attempt is judged."""
 
     cause: str
+    """As in `attempts`."""
     pod: str
+    """Its name."""
     node: str | None = None
+    """Where it ran."""
     message: str = ""
+    """What is known of its end."""
 
 
 class TrainerStatus(StatusModel):
@@ -156,37 +162,48 @@ class ResumeStatus(StatusModel):
     """Where the current incarnation began."""
 
     first_rollout: int = 0
+    """First rollout that it collects; those before are in the checkpoint that it loaded."""
     optimizer: bool | None = None
-    set_aside: Annotated[list[str], Field(max_length=100)] = Field(default_factory=list)
-    """Newer checkpoints that were found damaged."""
+    """Whether that checkpoint held the optimizer's state; absent for a start from the model."""
+    set_aside: Annotated[list[str], AfterValidator(lambda paths: paths[:10])] = Field(default_factory=list)
+    """Newer checkpoints that were found damaged, the first ten."""
 
 
 class SuspensionStatus(StatusModel):
     """A suspend under way or done."""
 
     requested_at: str
+    """When the driver was asked to stop, or everything was released because none ran."""
     attempt: int
+    """Attempt that is suspended."""
     incarnation: int
+    """Its incarnation that is asked to stop; 0 when there was none."""
     withdrawn: bool = False
     """`spec.suspend` was set back before anything was released."""
     released_at: str | None = None
+    """When the cluster was given back."""
     lost_rollouts: int | None = None
-    """Unset until the last pod has ended."""
+    """Rollouts trained beyond the newest complete checkpoint. Unset until the last pod has ended."""
 
 
 class FailureCounts(StatusModel):
     """Failed attempts by class; each class has a budget of its own in `spec.retries`."""
 
     infrastructure: int = 0
+    """Towards `retries.maxAttempts`."""
     application: int = 0
+    """Towards `retries.maxApplicationFailures`."""
     storage: int = 0
+    """Towards `retries.maxStorageFailures`."""
 
 
 class LossStatus(StatusModel):
     """Work that was done and has to be done again, over the whole run."""
 
     rollouts: int = 0
+    """Trained beyond the newest complete checkpoint when an incarnation ended."""
     gpu_hours: float = 0.0
+    """GPUs x hours since that checkpoint."""
 
 
 class Adjustment(StatusModel):
@@ -212,13 +229,16 @@ class JobStatus(StatusModel):
     attempts: list[AttemptStatus] = Field(default_factory=list)
     """The newest ones; `failures` and `lost` count over all."""
     failures: FailureCounts | None = None
+    """Failed attempts by class."""
     lost: LossStatus | None = None
+    """Work that is done twice."""
     started_at: str | None = None
     active_seconds: int = 0
     """Time towards `activeDeadlineSeconds` up to `activeSince`."""
     active_since: str | None = None
     """Begin of the stretch that counts now; unset while suspended or queued."""
     suspension: SuspensionStatus | None = None
+    """The suspend under way; absent while `spec.suspend` is false, unless a driver may still stop for one taken back."""
     starting_since: str | None = None
     """Begin of the start deadline; unset while queued, suspended or running."""
     retry_at: str | None = None
@@ -229,6 +249,7 @@ class JobStatus(StatusModel):
     eval: EvalStatus | None = None
     checkpoint: CheckpointStatus | None = None
     resume: ResumeStatus | None = None
+    """Where the current incarnation began."""
     agent_server: AgentServerStatus | None = None
     trainer: TrainerStatus | None = None
     preflight: PreflightStatus | None = None
