@@ -238,7 +238,7 @@ class JobStatus(StatusModel):
     active_since: str | None = None
     """Begin of the stretch that counts now; unset while suspended or queued."""
     suspension: SuspensionStatus | None = None
-    """The suspend under way; absent while `spec.suspend` is false, unless a driver may still stop for one taken back."""
+    """The suspend under way; absent without one, unless a driver may still stop for one that was taken back."""
     starting_since: str | None = None
     """Begin of the start deadline; unset while queued, suspended or running."""
     retry_at: str | None = None
