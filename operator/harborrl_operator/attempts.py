@@ -1,62 +1,93 @@
 """How an attempt ends and whether another one follows."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from harborrl_operator.budgets import FINAL_REASON, Budget, charge, is_same_wall
 from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import ConditionType, Phase, Reason
+from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.losses import account
+from harborrl_operator.models.status import AttemptStatus, FailureCounts
 from harborrl_operator.progress import FailureClass
 
-_FINAL_REASON: dict[FailureClass, Reason] = {
-    "configuration": Reason.CONFIGURATION_FAILURE,
-    "storage": Reason.STORAGE_FAILURE,
-    "infrastructure": Reason.INFRASTRUCTURE_FAILURE,
-    "application": Reason.APPLICATION_FAILURE,
-}
-_RETRIED: tuple[FailureClass, ...] = ("infrastructure", "application")
-
-FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 15.0, 600.0
+MOST_LISTED = 20
+"""Attempts that status lists: with 512 characters a message it stays far below what etcd and people can take."""
 
 
-def backoff(failures: int, first: float = FIRST_BACKOFF_SECONDS) -> float:
-    """Seconds to wait after the n-th failure: doubled each time, bounded."""
-    return min(first * 2.0 ** max(failures - 1, 0), LONGEST_BACKOFF_SECONDS)
+def attempt_failed(
+    draft: Draft, failure: FailureClass, message: str, cause: Cause, *, until: datetime | None = None
+) -> Plan:
+    """Record the attempt, take its cluster away, and either wait for the next one or fail the job.
 
-
-def attempt_failed(draft: Draft, failure: FailureClass, message: str) -> Plan:
-    """Record the attempt, take its cluster away, and either wait for the next one or fail the job."""
-    number, most = draft.attempt, draft.job.spec.retries.max_attempts
-    rollout = draft.value("rollout")
-    draft.open_attempt()
-    draft.change_attempt(
-        finished_at=draft.text_now,
-        outcome="Failed",
-        failure_class=failure,
-        message=message[:512],
-        lost_rollouts=rollout.lost_rollouts if rollout else 0,
-    )
-    if failure not in _RETRIED:
-        return draft.finish(Verdict(_FINAL_REASON[failure], message), succeeded=False)
-    if number >= most:
-        said = f"Attempt {number} of {most} failed and none is left: {message}"
-        return draft.finish(Verdict(_FINAL_REASON[failure], said), succeeded=False)
+    `until` is when its work ended, where that is known better than by this pass.
+    """
+    before, record = _record(draft, failure, message, cause, until or draft.now)
+    counts, budget = charge(failure, draft.value("failures") or FailureCounts(), draft.job.spec.retries)
+    draft.fields["failures"] = counts
+    final = _final(before, record, budget, message)
+    if final is not None:
+        return draft.finish(final, succeeded=False, keep_cluster=draft.job.spec.retries.keep_cluster_seconds > 0)
     draft.fields.update(
-        attempt=number + 1,
-        retry_at=to_text(draft.now + timedelta(seconds=backoff(number))),
+        attempt=draft.attempt + 1,
+        incarnation=None,
+        retry_at=to_text(draft.now + timedelta(seconds=budget.pause)),
         starting_since=None,
+        suspension=None,
     )
-    draft.update_trainer(head_pod=None, ray_cluster=None, driver_state=None, submission_id=None, released_incarnation=0)
+    draft.forget_cluster()
     draft.delete_stale_clusters()
     return back_off(draft)
+
+
+def _record(
+    draft: Draft, failure: FailureClass, message: str, cause: Cause, until: datetime
+) -> tuple[AttemptStatus | None, AttemptStatus]:
+    """The attempt before this one, and this one as it is written down."""
+    draft.open_attempt()
+    account(draft, until)
+    rollout = draft.value("rollout")
+    changes = {
+        "finished_at": draft.text_now,
+        "outcome": "Failed",
+        "failure_class": failure,
+        "cause": cause.value,
+        "message": message[:512],
+        "at_rollout": rollout.trained if rollout and draft.value("incarnation") else None,
+    }
+    fate = draft.trainer.fate
+    if fate is not None and fate.node:
+        changes["node"] = fate.node
+    draft.change_attempt(**changes)
+    listed: list[AttemptStatus] = draft.value("attempts")[-MOST_LISTED:]
+    draft.fields["attempts"] = listed
+    return listed[-2] if len(listed) > 1 else None, listed[-1]
+
+
+def _final(before: AttemptStatus | None, record: AttemptStatus, budget: Budget, message: str) -> Verdict | None:
+    """Why no other attempt follows, None when one does."""
+    if record.cause == Cause.RESTART_AT_ZERO:
+        return Verdict(Reason.RESTART_AT_ZERO, message)
+    reason = FINAL_REASON[budget.failure]
+    if budget.is_spent and budget.limit == 1:
+        return Verdict(reason, message)
+    if is_same_wall(before, record):
+        where = "before its driver reported" if record.at_rollout is None else f"at rollout {record.at_rollout}"
+        said = f"Attempts {record.number - 1} and {record.number} ended alike {where}; a third would too: {message}"
+        return Verdict(reason, said)
+    if budget.is_spent:
+        said = f"Attempt {record.number}: {budget.failure} failure {budget.spent} of {budget.limit}, none is left:"
+        return Verdict(reason, f"{said} {message}")
+    return None
 
 
 def back_off(draft: Draft) -> Plan:
     """Wait for the moment of the next attempt."""
     attempts = draft.value("attempts")
+    failure = attempts[-1].failure_class if attempts else "failed"
     message = (
-        f"Attempt {draft.attempt} of {draft.job.spec.retries.max_attempts} starts at {draft.value('retry_at')};"
-        f" the one before failed: {attempts[-1].message if attempts else 'unknown'}"
+        f"Attempt {draft.attempt} starts at {draft.value('retry_at')}; the one before ended ({failure}):"
+        f" {attempts[-1].message if attempts else 'unknown'}"
     )
     verdict = Verdict(Reason.BACKING_OFF, message)
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, message)

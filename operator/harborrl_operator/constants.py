@@ -58,6 +58,7 @@ class Phase(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    SUSPENDING = "Suspending"
     SUSPENDED = "Suspended"
 
 
@@ -70,10 +71,30 @@ class ConditionType(StrEnum):
     PROGRESSING = "Progressing"
     CAPACITY_TIGHT = "CapacityTight"
     STALLED = "Stalled"
+    RESUMED = "Resumed"
+    LOW_SPACE = "LowSpace"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+
+
+class Cause(StrEnum):
+    """What ended an attempt, beside its failure class; docs/conditions.md explains each."""
+
+    CLUSTER_DELETED = "ClusterDeleted"
+    CONTAINER_FAILED = "ContainerFailed"
+    DRIVER_FAILED = "DriverFailed"
+    DRIVER_STOPPED = "DriverStopped"
+    EVICTED = "Evicted"
+    NODE_LOST = "NodeLost"
+    NODE_SHUTDOWN = "NodeShutdown"
+    OOM_KILLED = "OOMKilled"
+    OUT_OF_MEMORY = "OutOfMemory"
+    POD_DELETED = "PodDeleted"
+    PREEMPTED = "Preempted"
+    RESTART_AT_ZERO = "RestartAtZero"
+    STALLED = "Stalled"
 
 
 class Reason(StrEnum):
@@ -140,6 +161,7 @@ class Reason(StrEnum):
     WAITING_FOR_OLD_PODS = "WaitingForOldPods"
     BACKING_OFF = "BackingOff"
     RELEASED = "Released"
+    KEPT_FOR_DEBUGGING = "KeptForDebugging"
     # Progressing, CapacityTight, Stalled
     ROLLOUTS_ADVANCING = "RolloutsAdvancing"
     WAITING_FOR_FIRST_ROLLOUT = "WaitingForFirstRollout"
@@ -151,9 +173,16 @@ class Reason(StrEnum):
     CAPACITY_TIGHT = "CapacityTight"
     BURST_EXCEEDS_CAPACITY = "BurstExceedsCapacity"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
+    # Resumed, LowSpace
+    STARTED_FROM_MODEL = "StartedFromModel"
+    RESUMED_FROM_CHECKPOINT = "ResumedFromCheckpoint"
+    RESUMED_WITHOUT_OPTIMIZER = "ResumedWithoutOptimizer"
+    RESUMED_FROM_OLDER_CHECKPOINT = "ResumedFromOlderCheckpoint"
+    SPACE_SUFFICIENT = "SpaceSufficient"
     # Suspended
     SUSPENDED = "Suspended"
     SUSPENDING = "Suspending"
+    CHECKPOINT_MISSED = "CheckpointMissed"
     NOT_SUSPENDED = "NotSuspended"
     # Finished, Succeeded, Failed
     NOT_FINISHED = "NotFinished"
@@ -162,6 +191,7 @@ class Reason(StrEnum):
     NOT_FAILED = "NotFailed"
     CONFIGURATION_FAILURE = "ConfigurationFailure"
     STORAGE_FAILURE = "StorageFailure"
+    RESTART_AT_ZERO = "RestartAtZero"
     INFRASTRUCTURE_FAILURE = "InfrastructureFailure"
     APPLICATION_FAILURE = "ApplicationFailure"
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded"

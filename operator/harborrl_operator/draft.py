@@ -10,7 +10,7 @@ from harborrl_operator.conditions import Conditions, Truth, Verdict
 from harborrl_operator.constants import KIND, ConditionType, Phase, Reason
 from harborrl_operator.models import HarborRLJob, JobStatus
 from harborrl_operator.models.status import AttemptStatus, PreflightStatus, TrainerStatus
-from harborrl_operator.observed import Object, Observed, is_terminating
+from harborrl_operator.observed import Object, Observed, is_terminating, name_of
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,15 @@ class Draft:
         current = self.job.names.ray_cluster(self.attempt)
         self.delete("RayCluster", (c for name, c in self.observed.ray_clusters.items() if name != current))
 
-    def release(self) -> None:
-        """Give back everything that costs: the status and the volumes stay."""
-        self.delete("RayCluster", self.observed.ray_clusters.values())
+    def forget_cluster(self) -> None:
+        """What was known of a cluster that is no longer ours; the next one begins with nothing."""
+        self.fields["trainer"] = TrainerStatus()
+
+    def release(self, *, keep: str | None = None) -> None:
+        """Give back everything that costs: the status, the volumes and the RayCluster `keep` stay."""
+        self.delete("RayCluster", (c for name, c in self.observed.ray_clusters.items() if name != keep))
         self.delete("Pod", [self.observed.preflight_pod])
+        self.delete("ConfigMap", [self.observed.request])
         self.delete("Deployment", [self.observed.deployment])
 
     def delete_job(self) -> None:
@@ -132,9 +137,9 @@ class Draft:
         )
         return Plan(tuple(self._apply), tuple(self._delete.values()), status, requeue_after)
 
-    def keep(self, requeue_after: float | None) -> Plan:
-        """Close the pass with the status as it was."""
-        return Plan(tuple(self._apply), tuple(self._delete.values()), self.job.status, requeue_after)
+    def close(self, status: JobStatus, requeue_after: float | None) -> Plan:
+        """Close the pass with a status of the caller's."""
+        return Plan(tuple(self._apply), tuple(self._delete.values()), status, requeue_after)
 
     def _fill_conditions(self) -> None:
         """All types are present from the first pass on, so that `kubectl wait` and columns find them."""
@@ -145,6 +150,8 @@ class Draft:
             ConditionType.PROGRESSING: ("False", Reason.NOT_RUNNING),
             ConditionType.CAPACITY_TIGHT: ("False", Reason.CAPACITY_SUFFICIENT),
             ConditionType.STALLED: ("False", Reason.NOT_RUNNING),
+            ConditionType.RESUMED: ("Unknown", Reason.NOT_RUNNING),
+            ConditionType.LOW_SPACE: ("Unknown", Reason.NOT_RUNNING),
             ConditionType.SUSPENDED: ("False", Reason.NOT_SUSPENDED),
             ConditionType.FINISHED: ("False", Reason.NOT_FINISHED),
             ConditionType.SUCCEEDED: ("False", Reason.NOT_SUCCEEDED),
@@ -158,12 +165,14 @@ class Draft:
                 # Judged again in this pass and found unchanged.
                 self.conditions.restamp(kind)
 
-    def finish(self, verdict: Verdict, *, succeeded: bool) -> Plan:
+    def finish(self, verdict: Verdict, *, succeeded: bool, keep_cluster: bool = False) -> Plan:
         """The end, for good: release, and say in every condition how it ended."""
         self._apply.clear()  # what an earlier step of this pass wanted, the end does not
-        self.release()
+        kept = self.cluster if keep_cluster else None
+        self.release(keep=name_of(kept) if kept else None)
+        self.update_trainer(kept=kept is not None)
         word = "Succeeded" if succeeded else "Failed"
-        self.fields.update(finished_at=self.text_now, retry_at=None, starting_since=None)
+        self.fields.update(finished_at=self.text_now, retry_at=None, starting_since=None, suspension=None)
         self.change_attempt(finished_at=self.text_now, outcome=word)
         self.set(ConditionType.FINISHED, "True", verdict.reason, verdict.message)
         kind = ConditionType.SUCCEEDED if succeeded else ConditionType.FAILED
@@ -172,4 +181,5 @@ class Draft:
             self.set(over, "False", Reason.RELEASED, "Released: the job has finished.")
         self.set(ConditionType.PROGRESSING, "False", verdict.reason, "The job has finished.")
         self.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
+        self.set(ConditionType.SUSPENDED, "False", Reason.NOT_SUSPENDED, "The job has finished.")
         return self.end(Phase.SUCCEEDED if succeeded else Phase.FAILED, verdict, requeue_after=1.0)

@@ -53,6 +53,10 @@ class JobNames:
     def progress(self) -> str:
         return f"{self.name}-progress"
 
+    @property
+    def request(self) -> str:
+        return f"{self.name}-request"
+
     def ray_cluster(self, attempt: int) -> str:
         return f"{self.name}-a{attempt}"
 

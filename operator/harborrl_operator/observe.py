@@ -29,8 +29,9 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     pods, rays = ([thing for thing in things if _is_of(thing, job)] for things in (pods, rays))
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
-    progress, claims, resume_path = await asyncio.gather(
+    progress, request, claims, resume_path = await asyncio.gather(
         cluster.get("ConfigMap", namespace, names.progress),
+        _request(cluster, job),
         _claims(cluster, job, settings),
         _resume_path(cluster, job),
     )
@@ -44,6 +45,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         trainer_pods=_of_role(pods, Role.TRAINER),
         progress=(report.get("data") or {}).get("progress") if report else None,
         progress_exists=report is not None,
+        request=_ours(request, job),
         predecessors=_predecessors(job, all_pods, all_rays, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
@@ -69,6 +71,7 @@ async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]
     wanted = (
         ("ConfigMap", names.config),
         ("ConfigMap", names.progress),
+        ("ConfigMap", names.request),
         ("Deployment", names.agent),
         ("RayCluster", names.ray_cluster(job.status.attempt)),
         ("Service", names.agent),
@@ -110,6 +113,12 @@ async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dic
     wanted = sorted({volume.pvc if volume else settings.default_claim for volume in named})
     found = await asyncio.gather(*(cluster.get("PersistentVolumeClaim", job.namespace, claim) for claim in wanted))
     return dict(zip(wanted, found, strict=True))
+
+
+async def _request(cluster: Cluster, job: HarborRLJob) -> Object | None:
+    if not job.spec.suspend and job.status.suspension is None:
+        return None
+    return await cluster.get("ConfigMap", job.namespace, job.names.request)
 
 
 async def _resume_path(cluster: Cluster, job: HarborRLJob) -> str | None:

@@ -24,6 +24,8 @@ class Observed:
     progress: str | None = None
     """The supervisor's progress document (docs/contracts.md) as it was written, None while there is none."""
     progress_exists: bool = False
+    request: Object | None = None
+    """The ConfigMap by which we ask the supervisor to stop its driver; looked for while there is a suspension."""
     predecessors: tuple[tuple[str, Object], ...] = ()
     """Kind and object of what is left of a deleted job of this name; looked for while there is no RayCluster."""
     strangers: tuple[str, ...] = ()

@@ -7,21 +7,22 @@ until one paragraph has something to say.
 from collections.abc import Callable
 from datetime import datetime
 
+from harborrl_operator.active_time import keep_time, time_spent
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.attempts import back_off, is_backing_off
 from harborrl_operator.checks import burst_notice, first_objection
-from harborrl_operator.clock import from_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
-from harborrl_operator.progress import has_elapsed
+from harborrl_operator.reporting import note_progress
 from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources import config_maps, rbac, services
 from harborrl_operator.resources.agent_server import deployment
-from harborrl_operator.running import follow, note_progress, verdict_of_driver
+from harborrl_operator.retention import after_the_end
+from harborrl_operator.running import follow, verdict_of_driver
 from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
     agent_server_obstacle,
@@ -32,20 +33,25 @@ from harborrl_operator.starting import (
     predecessor_obstacle,
     preflight_obstacle,
 )
+from harborrl_operator.suspend import suspended, take_back
 
 
 def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime) -> Plan:
     """One pass over one job."""
-    draft = Draft(job, observed, now)
-    if job.status.finished_at:
-        return _after_the_end(draft)
+    return keep_time(job, observed, _decide(Draft(job, observed, now), settings), now)
+
+
+def _decide(draft: Draft, settings: Settings) -> Plan:
+    if draft.job.status.finished_at:
+        return after_the_end(draft)
     note_progress(draft)
+    if not draft.job.spec.suspend:
+        take_back(draft)
     ended = verdict_of_driver(draft) or _out_of_time(draft)
     if ended is not None:
         return ended
-    if job.spec.suspend:
-        return _suspended(draft)
-    draft.set(ConditionType.SUSPENDED, "False", Reason.NOT_SUSPENDED)
+    if draft.job.spec.suspend:
+        return suspended(draft)
     return _attempt(draft, settings)
 
 
@@ -62,9 +68,12 @@ def _attempt(draft: Draft, settings: Settings) -> Plan:
 
 def _out_of_time(draft: Draft) -> Plan | None:
     limit = draft.job.spec.active_deadline_seconds
-    if limit is None or not has_elapsed(draft.job.status.started_at, limit, draft.now):
+    if limit is None or time_spent(draft.job, draft.observed, draft.now) <= limit:
         return None
-    said = f"The job ran longer than activeDeadlineSeconds = {limit}. Raise it for a run of this size."
+    said = (
+        f"The job was active for longer than activeDeadlineSeconds = {limit}, suspended and queued time not counted."
+        " Raise it for a run of this size."
+    )
     return draft.finish(Verdict(Reason.ACTIVE_DEADLINE_EXCEEDED, said), succeeded=False)
 
 
@@ -80,36 +89,6 @@ def _other_run(job: HarborRLJob) -> str | None:
     """The run that an earlier pass found under the name in `resumeFrom.job`."""
     wanted, known = job.spec.resume_from, job.status.resume_source
     return known.path if wanted and known and known.job == wanted.job else None
-
-
-def _after_the_end(draft: Draft) -> Plan:
-    """Keep releasing what is left; the verdict never changes again. After its time to live the job goes too."""
-    draft.release()
-    status, ttl = draft.job.status, draft.job.spec.ttl_seconds_after_finished
-    left = None
-    if ttl is not None and status.finished_at is not None:
-        left = ttl - (draft.now - from_text(status.finished_at)).total_seconds()
-        if left <= 0:
-            draft.delete_job()
-    return draft.keep(requeue_after=left and max(left, 1.0))
-
-
-def _suspended(draft: Draft) -> Plan:
-    """Nothing is held; the volumes and the status say where a resume goes on."""
-    draft.release()
-    draft.fields.update(starting_since=None, retry_at=None)
-    draft.update_trainer(head_pod=None, released_incarnation=draft.value("incarnation") or 0)
-    held = len(draft.observed.trainer_pods)
-    if held:
-        verdict = Verdict(Reason.SUSPENDING, f"{held} trainer pods save and end.")
-    else:
-        verdict = Verdict(Reason.SUSPENDED, "Nothing is held. Set spec.suspend to false to go on from the checkpoint.")
-    draft.set(ConditionType.SUSPENDED, "False" if held else "True", verdict.reason, verdict.message)
-    for kind in (ConditionType.AGENT_SERVER_READY, ConditionType.TRAINER_READY):
-        draft.set(kind, "False", Reason.RELEASED, "Suspended.")
-    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Suspended.")
-    draft.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
-    return draft.end(Phase.SUSPENDED, verdict, requeue_after=5.0 if held else None)
 
 
 def _refused(draft: Draft, objection: Verdict) -> Plan:

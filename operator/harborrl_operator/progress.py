@@ -3,13 +3,20 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from harborrl_operator.clock import from_text, seconds_since, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
 from harborrl_operator.models import JobSpec
-from harborrl_operator.models.status import CheckpointStatus, EvalStatus, RolloutStatus, StatusModel
+from harborrl_operator.models.status import (
+    CheckpointStatus,
+    EvalStatus,
+    Moment,
+    ResumeStatus,
+    RolloutStatus,
+    StatusModel,
+)
 
 STALL_MARGIN_SECONDS = 60
 
@@ -26,11 +33,22 @@ class _Driver(StatusModel):
     state: str
     message: str | None = None
     failure_class: str | None = None
+    cause: str | None = None
+    started_at: Moment = None
 
 
 class _Server(StatusModel):
     capacity: int | None = None
     in_flight: int | None = None
+    oldest_trial_since: Moment = None
+
+
+class Volume(StatusModel):
+    """Room on one of the run's volumes."""
+
+    free_bytes: int = 0
+    needed_bytes: int = 0
+    low: bool = False
 
 
 class Progress(StatusModel):
@@ -45,6 +63,9 @@ class Progress(StatusModel):
     eval: EvalStatus | None = None
     checkpoint: CheckpointStatus | None = None
     agent_server: _Server | None = None
+    resume: ResumeStatus | None = None
+    volumes: dict[str, Volume] = Field(default_factory=dict)
+    observed_at: Moment = None
 
     @property
     def driver_message(self) -> str:
@@ -80,7 +101,10 @@ def read_progress(text: str | None, uid: str) -> Progress | None:
 
 
 def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) -> Verdict | None:
-    """Judged by the run's own median and never before the trial ceiling, counted from the newest sign of life."""
+    """Judged by the run's own median and never before the trial ceiling, counted from the newest sign of life.
+
+    `running_since` is this incarnation's: the time that a job was suspended or queued is nobody's stall.
+    """
     median = (progress.rollout.median_seconds if progress.rollout else None) or 0.0
     ceiling = spec.rollout.agent_trial_timeout_seconds
     threshold = max(spec.progress.stall_factor * median, ceiling) + STALL_MARGIN_SECONDS
@@ -91,11 +115,27 @@ def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) 
     # Since when, not for how long: a message that changes by the clock would be written, seen and written again.
     waited = f"No rollout was collected since {to_text(moved)} (median {median:.0f} s, limit {threshold:.0f} s)"
     if progress.in_flight:
-        return Verdict(
-            Reason.AGENT_SERVER_BUSY,
-            f"{waited}; {progress.in_flight} trials still run in the agent server: they are slow, not lost.",
-        )
+        return Verdict(Reason.AGENT_SERVER_BUSY, f"{waited}; {_busy(spec, progress, now)}")
     return Verdict(Reason.NO_PROGRESS, f"{waited} and no trial runs. Look at traces/driver.log of the run.")
+
+
+def _busy(spec: JobSpec, progress: Progress, now: datetime) -> str:
+    """The agent server's side: how many trials, how old the oldest, against the two time-outs that should end it."""
+    agent, ceiling = spec.agent_server.agent_timeout_seconds, spec.rollout.agent_trial_timeout_seconds
+    running = f"{progress.in_flight} trials run in the agent server"
+    since = progress.agent_server.oldest_trial_since if progress.agent_server else None
+    if since is None:
+        return f"{running}: they are slow, not lost."
+    oldest = (
+        f"{running}, the oldest since {since} (agentServer.agentTimeoutSeconds {agent},"
+        f" rollout.agentTrialTimeoutSeconds {ceiling})"
+    )
+    age = seconds_since(since, now)
+    if age <= agent:
+        return f"{oldest}: they are slow, not lost."
+    if age <= ceiling:
+        return f"{oldest}: its agent's time is over, it is being verified or cleaned up."
+    return f"{oldest}: it should have ended at its ceiling, so the agent server hangs. Restart its pod."
 
 
 def has_elapsed(since: str | None, seconds: float, now: datetime) -> bool:

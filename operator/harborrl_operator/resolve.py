@@ -154,7 +154,7 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         config=config,
         in_flight=in_flight,
         max_concurrent=max_concurrent,
-        gpus_per_node=_gpus(spec),
+        gpus_per_node=gpus_per_node(spec),
         trainer_image=spec.trainer.image
         or (settings.miles_image if spec.trainer.engine == "miles" else settings.trainer_image),
         agent_server_image=spec.agent_server.image or settings.agent_server_image,
@@ -202,7 +202,7 @@ def _in_flight(spec: JobSpec, config: Mapping[str, Any], raw: RawArguments) -> i
     return prompts * samples
 
 
-def _gpus(spec: JobSpec) -> int:
+def gpus_per_node(spec: JobSpec) -> int:
     if spec.trainer.gpus_per_node is not None:
         return spec.trainer.gpus_per_node
     return 8 if spec.trainer.engine == "miles" else 0

@@ -1,44 +1,23 @@
 """While a RayCluster of the current attempt exists: follow what its supervisor and its pods say."""
 
+from datetime import datetime
+
 from harborrl_operator.attempts import attempt_failed
+from harborrl_operator.clock import from_text
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import ConditionType, Phase, Reason
+from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
-from harborrl_operator.models.status import AgentServerStatus
-from harborrl_operator.observed import Object, condition_of, head_pod, is_terminating, labels, name_of, pod_phase
-from harborrl_operator.problems import first_pod_problem, kuberay_silence, last_words, ray_cluster_problem
-from harborrl_operator.progress import Progress, UnreadableProgressError, has_elapsed, read_progress, stall
+from harborrl_operator.fates import fate_of, first_fate, is_unconfirmed
+from harborrl_operator.gang import is_ready, missing_pods
+from harborrl_operator.observed import Object, head_pod, is_terminating, labels, name_of
+from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
+from harborrl_operator.progress import Progress, has_elapsed, stall
+from harborrl_operator.reporting import current_progress, is_live, unreadable
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
+from harborrl_operator.suspend import go_on, was_asked_to_stop
 
 STOPPED_MARGIN_SECONDS = 60
 """Beyond the checkpoint's grace: by then the head of a stopped driver is gone, or nobody takes it away."""
-
-
-def current_progress(draft: Draft) -> Progress | None:
-    """The report of the current attempt, None before its supervisor wrote one that can be read."""
-    try:
-        progress = read_progress(draft.observed.progress, draft.job.uid)
-    except UnreadableProgressError:
-        return None  # `_unreadable` says so
-    return progress if progress is not None and progress.attempt == draft.attempt else None
-
-
-def note_progress(draft: Draft) -> None:
-    """Copy the report into status; what a new attempt has not yet written is left as the last one said."""
-    progress = current_progress(draft)
-    if progress is None:
-        return
-    server = draft.value("agent_server") or AgentServerStatus()
-    draft.fields.update(
-        incarnation=progress.incarnation,
-        step=progress.step,
-        rollout=progress.rollout,
-        eval=progress.eval,
-        checkpoint=progress.checkpoint,
-    )
-    if progress.agent_server is not None:
-        draft.fields["agent_server"] = server.model_copy(update=dict(progress.agent_server))
-    draft.update_trainer(submission_id=progress.driver.submission_id, driver_state=progress.driver.state)
 
 
 def verdict_of_driver(draft: Draft) -> Plan | None:
@@ -48,15 +27,43 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
         return None
     if progress.driver.state == "SUCCEEDED":
         return draft.finish(Verdict(Reason.COMPLETED, _success(draft, progress)), succeeded=True)
-    if progress.incarnation <= draft.trainer.released_incarnation or draft.job.spec.suspend or _is_held_back(draft):
+    if not is_live(draft, progress) or _is_held_back(draft):
         return None  # we or the queue took its cluster away: that it ended is no failure
     if progress.driver.state == "FAILED":
         said = progress.driver_message or "The driver failed without a message. Look at traces/driver.log of the run."
-        return attempt_failed(draft, progress.failure_class, said)
-    if progress.driver.state == "STOPPED" and _stays_stopped(draft):
-        said = progress.driver_message or "The driver was stopped with its head pod."
-        return attempt_failed(draft, "infrastructure", said)
-    return None
+        _note_fate(draft)
+        return attempt_failed(draft, progress.failure_class, said, _cause(draft, progress), until=_moment(progress))
+    return _stopped(draft, progress) if progress.driver.state == "STOPPED" else None
+
+
+def _stopped(draft: Draft, progress: Progress) -> Plan | None:
+    if draft.job.spec.suspend:
+        return None  # as it was asked to
+    if was_asked_to_stop(draft):
+        return go_on(draft)
+    if not _stays_stopped(draft):
+        return None
+    said = progress.driver_message or "The driver was stopped with its head pod."
+    _note_fate(draft)
+    cause = _fate_cause(draft) or Cause.DRIVER_STOPPED
+    return attempt_failed(draft, "infrastructure", said, cause, until=_moment(progress))
+
+
+def _cause(draft: Draft, progress: Progress) -> Cause:
+    """What the driver knows of its end comes first, then what befell a pod, which is why an actor died."""
+    known = next(
+        (cause for cause in (Cause.OUT_OF_MEMORY, Cause.RESTART_AT_ZERO) if cause == progress.driver.cause), None
+    )
+    return known or _fate_cause(draft) or Cause.DRIVER_FAILED
+
+
+def _fate_cause(draft: Draft) -> Cause | None:
+    fate = draft.trainer.fate
+    return Cause(fate.cause) if fate is not None and fate.cause in set(Cause) else None
+
+
+def _moment(progress: Progress) -> datetime | None:
+    return from_text(progress.observed_at) if progress.observed_at else None
 
 
 def _stays_stopped(draft: Draft) -> bool:
@@ -66,7 +73,7 @@ def _stays_stopped(draft: Draft) -> bool:
     """
     head = head_pod(_pods(draft))
     patience = draft.job.spec.checkpoint.grace_seconds + STOPPED_MARGIN_SECONDS
-    return head is None or (_is_ready(head) and has_elapsed(draft.value("starting_since"), patience, draft.now))
+    return head is None or (is_ready(head) and has_elapsed(draft.value("starting_since"), patience, draft.now))
 
 
 def _success(draft: Draft, progress: Progress) -> str:
@@ -86,6 +93,7 @@ def follow(draft: Draft) -> Plan:
     draft.update_trainer(ray_cluster=draft.job.names.ray_cluster(draft.attempt))
     if _is_held_back(draft):
         return _queued(draft)
+    _note_fate(draft)
     head = head_pod(pods)
     if head is None:
         lost = _lost(draft, pods)
@@ -129,25 +137,40 @@ def _queued(draft: Draft) -> Plan:
     return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)
 
 
+def _note_fate(draft: Draft) -> None:
+    """Remember what befell a pod while it can still be seen; a better explanation replaces a bare deletion."""
+    fate = first_fate(_pods(draft), draft.now)
+    before = draft.trainer.fate
+    if fate is not None and (before is None or before.cause in (Cause.POD_DELETED, Cause.CONTAINER_FAILED)):
+        draft.update_trainer(fate=fate)
+
+
 def _lost(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
     """A head that was there and is not: KubeRay does not replace it, and neither does anything else."""
     heads = [pod for pod in pods if labels(pod).get("ray.io/node-type") == "head"]
-    if any(is_terminating(pod) for pod in heads):
+    if any(is_terminating(pod) and not is_unconfirmed(pod, draft.now) for pod in heads):
         return None  # its supervisor may still be saving; the pod's end decides
-    ended = next((pod for pod in heads if pod_phase(pod) in ("Failed", "Succeeded")), None)
+    ended = next((fate for pod in heads if (fate := fate_of(pod, draft.now)) is not None), None)
     if ended is not None:
-        words = last_words(ended) or "no message"
-        return attempt_failed(draft, "infrastructure", f"Head pod {name_of(ended)} ended: {words}")
+        return attempt_failed(draft, "infrastructure", f"Head: {ended.message}", Cause(ended.cause))
     if draft.trainer.head_pod:
-        said = f"Head pod {draft.trainer.head_pod} is gone and the driver had not finished."
-        return attempt_failed(draft, "infrastructure", said)
+        return _vanished(draft, draft.trainer.head_pod)
     return None
+
+
+def _vanished(draft: Draft, head: str) -> Plan:
+    fate = draft.trainer.fate
+    said = f"Head pod {head} is gone and the driver had not finished."
+    if fate is not None and fate.pod == head:
+        return attempt_failed(draft, "infrastructure", f"{said} {fate.message}", Cause(fate.cause))
+    cause = Cause.POD_DELETED if draft.cluster is not None else Cause.CLUSTER_DELETED
+    return attempt_failed(draft, "infrastructure", said, cause)
 
 
 def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
     """Sets TrainerReady."""
     cluster = draft.cluster
-    ready = sum(1 for pod in pods if _is_ready(pod))
+    ready = sum(1 for pod in pods if is_ready(pod))
     wanted = draft.job.spec.trainer.nodes
     obstacle: Verdict | None = None
     if ready < wanted:
@@ -155,7 +178,10 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
             (cluster is not None and ray_cluster_problem(cluster))
             or first_pod_problem(pods, draft.now, draft.observed.warnings)
             or (cluster is not None and not pods and kuberay_silence(cluster, draft.now))
-            or Verdict(Reason.STARTING, f"{ready} of {wanted} trainer pods are ready.")
+            or Verdict(
+                Reason.STARTING,
+                f"{ready} of {wanted} trainer pods are ready; missing: {missing_pods(pods, wanted)}.",
+            )
         )
         draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
     else:
@@ -163,29 +189,19 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
     return obstacle
 
 
-def _is_ready(pod: Object) -> bool:
-    ready = condition_of(pod, "Ready")
-    return not is_terminating(pod) and ready is not None and ready["status"] == "True"
-
-
 def _driver_runs(draft: Draft) -> bool:
     progress = current_progress(draft)
-    if progress is None or progress.incarnation <= draft.trainer.released_incarnation:
-        return False
-    return progress.driver.state == "RUNNING"
+    return progress is not None and is_live(draft, progress) and progress.driver.state == "RUNNING"
 
 
 def _unreadable(draft: Draft) -> Plan | None:
     """No verdict follows from a report that cannot be read: it is said, and nothing that may be well is stopped."""
-    try:
-        read_progress(draft.observed.progress, draft.job.uid)
-    except UnreadableProgressError as error:
-        said = f"ConfigMap {draft.job.names.progress} cannot be read: {error}. The supervisor's next write replaces it."
-        verdict = Verdict(Reason.PROGRESS_UNREADABLE, said)
-        draft.set(ConditionType.PROGRESSING, "Unknown", verdict.reason, said)
-        phase = Phase.RUNNING if draft.job.status.phase is Phase.RUNNING else Phase.STARTING_TRAINER
-        return draft.end(phase, verdict, requeue_after=LOOK_AGAIN_SECONDS)
-    return None
+    verdict = unreadable(draft)
+    if verdict is None:
+        return None
+    draft.set(ConditionType.PROGRESSING, "Unknown", verdict.reason, verdict.message)
+    phase = Phase.RUNNING if draft.job.status.phase is Phase.RUNNING else Phase.STARTING_TRAINER
+    return draft.end(phase, verdict, requeue_after=LOOK_AGAIN_SECONDS)
 
 
 def _running(draft: Draft) -> Plan:
@@ -200,15 +216,13 @@ def _running(draft: Draft) -> Plan:
         verdict = Verdict(Reason.ROLLOUTS_ADVANCING, said)
     else:
         verdict = Verdict(Reason.WAITING_FOR_FIRST_ROLLOUT, "The driver runs; no rollout is complete yet.")
-    trainer = draft.conditions.get(ConditionType.TRAINER_READY)
-    running_since = trainer.last_transition_time if trainer is not None else draft.text_now
-    stalled = stall(draft.job.spec, progress, running_since, draft.now)
+    stalled = stall(draft.job.spec, progress, draft.trainer.running_since or draft.text_now, draft.now)
     if stalled is None:
         draft.set(ConditionType.STALLED, "False", Reason.MOVING)
         draft.set(ConditionType.PROGRESSING, "True", verdict.reason, verdict.message)
         return draft.end(Phase.RUNNING, verdict, requeue_after=LOOK_AGAIN_SECONDS)
     if draft.job.spec.progress.on_stall == "Restart":
-        return attempt_failed(draft, "infrastructure", stalled.message)
+        return attempt_failed(draft, "infrastructure", stalled.message, Cause.STALLED)
     draft.set(ConditionType.STALLED, "True", stalled.reason, stalled.message)
     draft.set(ConditionType.PROGRESSING, "False", stalled.reason, stalled.message)
     return draft.end(Phase.RUNNING, stalled, requeue_after=LOOK_AGAIN_SECONDS)

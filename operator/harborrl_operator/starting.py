@@ -1,10 +1,12 @@
 """From an admitted spec to a RayCluster: each step names its obstacle, or None when it is passed."""
 
-from harborrl_operator.attempts import backoff
+from harborrl_operator.budgets import backoff
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.fates import is_unconfirmed
+from harborrl_operator.gang import missing_pods
 from harborrl_operator.models.status import AgentServerStatus, PreflightStatus
 from harborrl_operator.observed import Object, annotations, name_of
 from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
@@ -125,7 +127,14 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
     if not old:
         return None
     names = ", ".join(name_of(pod) for pod in old)
-    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, f"Waits for earlier trainer pods to end: {names}.")
+    cut_off = [f"{name_of(pod)} on {pod['spec'].get('nodeName')}" for pod in old if is_unconfirmed(pod, draft.now)]
+    said = f"Waits for earlier trainer pods to end: {names}."
+    if cut_off:
+        said += (
+            f" The nodes of these do not confirm their end: {', '.join(cut_off)}. Delete the Node once the machine is"
+            " off, or the pod with --force; two drivers must not run at once."
+        )
+    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, said)
     draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
     draft.look_again = 5.0
     return obstacle
@@ -134,7 +143,7 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
 def create_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     """The only place that applies a RayCluster, reached only while there is none."""
     draft.apply(config_maps.progress(job.job), ray_cluster(job, draft.attempt, draft.observed.claims))
-    draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), head_pod=None)
+    draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), head_pod=None, fate=None)
     verdict = Verdict(Reason.STARTING, f"The trainer of attempt {draft.attempt} starts.")
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
     return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)
@@ -150,8 +159,10 @@ def overdue(draft: Draft, obstacle: Verdict) -> Verdict | None:
     limit = draft.job.spec.trainer.start_deadline_seconds
     if not has_elapsed(draft.value("starting_since"), limit, draft.now):
         return None
+    missing = missing_pods(draft.observed.pods_of_attempt(draft.attempt), draft.job.spec.trainer.nodes)
+    gang = f" Missing pods: {missing}." if draft.cluster is not None and missing else ""
     return Verdict(
         Reason.START_DEADLINE_EXCEEDED,
-        f"The trainer did not run within trainer.startDeadlineSeconds = {limit}."
+        f"The trainer did not run within trainer.startDeadlineSeconds = {limit}.{gang}"
         f" Last obstacle: {obstacle.reason}: {obstacle.message}",
     )

@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass
 
-from harborrl_operator.constants import ConditionType, Phase
+from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.models import Condition, JobStatus
 
 _GOOD_WHEN_TRUE = (ConditionType.ADMITTED, ConditionType.AGENT_SERVER_READY, ConditionType.TRAINER_READY)
-_BAD_WHEN_TRUE = (ConditionType.CAPACITY_TIGHT, ConditionType.STALLED)
+_BAD_WHEN_TRUE = (ConditionType.CAPACITY_TIGHT, ConditionType.STALLED, ConditionType.LOW_SPACE)
+_BAD_REASONS = (
+    Reason.CHECKPOINT_MISSED,
+    Reason.RESUMED_FROM_OLDER_CHECKPOINT,
+    Reason.RESUMED_WITHOUT_OPTIMIZER,
+)
+"""Of conditions that are no trouble by themselves."""
 _BAD_PHASES = (Phase.REFUSED, Phase.FAILED)
 _QUIET = ("NotStarted", "Starting", "Released", "Queued", "AwaitingPreflight")
 """Reasons of a False condition that are part of an ordinary life."""
@@ -26,7 +32,7 @@ def transitions(before: JobStatus, after: JobStatus) -> list[Transition]:
     """Nothing for an unchanged status: events never repeat by the clock."""
     out: list[Transition] = []
     if before.phase != after.phase or not before.conditions:
-        kind = "Warning" if after.phase in _BAD_PHASES else "Normal"
+        kind = "Warning" if after.phase in _BAD_PHASES or after.reason in _BAD_REASONS else "Normal"
         out.append(Transition(kind, after.reason, f"{after.phase}: {after.message}"))
     if after.attempt != before.attempt:
         out.append(Transition("Warning", "AttemptFailed", after.message))
@@ -43,6 +49,8 @@ def transitions(before: JobStatus, after: JobStatus) -> list[Transition]:
 
 
 def _is_bad(condition: Condition) -> bool:
+    if condition.reason in _BAD_REASONS:
+        return True
     if condition.type in _BAD_WHEN_TRUE:
         return condition.status == "True"
     return condition.type in _GOOD_WHEN_TRUE and condition.status == "False" and condition.reason not in _QUIET

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harborrl_operator.cluster import Cluster
+from harborrl_operator.constants import Role
 from harborrl_operator.models import HarborRLJob, parse_job
 from harborrl_operator.reconcile import Reconciler
 from harborrl_operator.sweeper import sweep
@@ -44,7 +45,11 @@ async def eventually(holds: Callable[[], Any], seconds: float = 180.0) -> None:
 
 async def report_success(kubectl: Any, cluster: Cluster, namespace: str) -> None:
     """What the supervisor of this very run writes at its end."""
-    progress = hrl.progress("SUCCEEDED", {"uid": (await job_of(cluster, namespace)).uid})
+    await report(kubectl, cluster, namespace, "SUCCEEDED")
+
+
+async def report(kubectl: Any, cluster: Cluster, namespace: str, state: str) -> None:
+    progress = hrl.progress(state, {"uid": (await job_of(cluster, namespace)).uid})
     patch = json.dumps({"data": {"progress": progress}})
     kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", patch)
 
@@ -216,6 +221,52 @@ async def test_a_missing_claim_is_named_and_the_job_goes_on_once_it_is_there(
     await cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
     await operator(cluster).reconcile(namespace, "quickstart")
     assert (await job_of(cluster, namespace)).status.phase == "StartingAgentServer"
+
+
+async def make_head(cluster: Cluster, kubectl: Any, namespace: str) -> None:
+    """The head pod that KubeRay would make."""
+    labels = {
+        **(await job_of(cluster, namespace)).names.labels(Role.TRAINER, 1),
+        "ray.io/node-type": "head",
+    }
+    spec = {"containers": [{"name": "ray-head", "image": "ray"}], "automountServiceAccountToken": False}
+    meta = {"name": "quickstart-a1-head", "namespace": namespace, "labels": labels}
+    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await set_status(kubectl, namespace, "pod", "quickstart-a1-head", {"phase": "Running", "conditions": [ready]})
+
+
+async def test_a_suspend_asks_waits_releases_and_takes_its_request_away(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit()
+    await walk_to_cluster(kubectl, cluster, namespace)
+    await make_head(cluster, kubectl, namespace)
+    await report(kubectl, cluster, namespace, "RUNNING")
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert (await job_of(cluster, namespace)).status.phase == "Running"
+
+    kubectl.ok("patch", "hrl", "quickstart", "-n", namespace, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert (await job_of(cluster, namespace)).status.phase == "Suspending"
+    request = await cluster.get("ConfigMap", namespace, "quickstart-request")
+    assert request is not None
+    assert json.loads(request["data"]["request"])["stop"] == {"attempt": 1, "incarnation": 1}
+    assert len(await cluster.find("RayCluster", namespace)) == 1
+
+    await report(kubectl, cluster, namespace, "STOPPED")
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert await cluster.find("RayCluster", namespace) == []
+    assert await cluster.get("ConfigMap", namespace, "quickstart-request") is None
+    kubectl.ok("delete", "pod", "quickstart-a1-head", "-n", namespace, "--grace-period=0", "--force")
+
+    async def is_suspended() -> bool:
+        await operator(cluster).reconcile(namespace, "quickstart")
+        return conditions(await job_of(cluster, namespace))["Suspended"] == ("True", "Suspended")
+
+    await eventually(is_suspended)
+    job = await job_of(cluster, namespace)
+    assert (job.status.active_since, job.status.attempts[0].incarnations) == (None, 1)
 
 
 def anchor_of(job: HarborRLJob, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harborrl_trainer import files
 from harborrl_trainer.layout import RunLayout
 from support import jobs
 from support.local_ray import eventually, local_ray
@@ -58,9 +59,11 @@ def test_a_supervisor_killed_in_the_middle_attaches_again_and_ends_the_driver_in
             first.send_signal(signal.SIGKILL)
         with supervisor(tmp_path, dashboard) as second:
             eventually(lambda: state() == "RUNNING", "the second supervisor sees the driver run", tmp_path)
+            request = {"schemaVersion": 1, "uid": job.job.uid, "id": "r", "stop": {"attempt": 1, "incarnation": 1}}
+            files.replace(tmp_path / "request.json", json.dumps(request))
+            eventually(lambda: state() == "STOPPED", "the driver stops as it was asked", tmp_path)
             (tmp_path / "marks" / "terminating").touch()
             eventually((tmp_path / "marks" / "released").exists, "the pod is released", tmp_path)
-            eventually(lambda: state() == "STOPPED", "the end is told", tmp_path)
             second.send_signal(signal.SIGTERM)
             assert second.wait(timeout=180) == 0
 
@@ -68,6 +71,8 @@ def test_a_supervisor_killed_in_the_middle_attaches_again_and_ends_the_driver_in
     final = progress()
     assert final["driver"]["message"] == "saved checkpoint 0 and stopped as asked"
     assert final["driver"]["failureClass"] is None
+    assert final["driver"]["startedAt"] is not None
+    assert final["request"]["id"] == "r"
     assert final["checkpoint"]["rolloutId"] == 0
     assert final["rollout"]["collected"] == 1
     assert "saved checkpoint 0" in mine.driver_log.read_text()

@@ -7,14 +7,19 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from harborrl_operator.constants import Cause
 from harborrl_operator.constants import Reason as OperatorReason
 from harborrl_operator.crd import custom_resource_definition
 from harborrl_operator.engine_checks import NATIVE_READS
+from harborrl_operator.models.status import ResumeStatus
 from harborrl_operator.progress import read_progress
 from harborrl_operator.resolve import resolve
+from harborrl_operator.resources.config_maps import stop_request
 from harborrl_trainer.job import TrainingConfig, parse_job
-from harborrl_trainer.layout import RunLayout
+from harborrl_trainer.layout import IncarnationId, RunLayout
 from harborrl_trainer.preflight.findings import Reason
+from harborrl_trainer.supervisor.requests import wanted_stop
+from harborrl_trainer.supervisor.verdict import Cause as DriverCause
 from support import hrl, jobs
 from support.supervision import Pod
 
@@ -67,6 +72,31 @@ def test_the_trainer_reads_every_hyper_parameter_that_the_api_server_admits() ->
     assert refused == []
     document = json.loads((jobs.CONTRACTS / "job_document.json").read_text())
     assert parse_job(json.dumps(document | {"maxSeqLen": trainer["maxSeqLen"]["minimum"]})).max_seq_len == 2
+
+
+def test_the_operator_reads_the_contracts_report_to_its_last_field() -> None:
+    read = read_progress((jobs.CONTRACTS / "progress.json").read_text(), "5f0c2a9e-8a1d-4a53-9a36-0b6f1f8e7d10")
+    assert read is not None
+    assert read.driver.started_at == "2026-01-01T00:01:10Z"
+    assert read.resume == ResumeStatus(first_rollout=1, optimizer=True)
+    assert read.checkpoint is not None
+    assert read.checkpoint.saved_at == "2026-01-01T00:01:50Z"
+    assert read.agent_server is not None
+    assert read.agent_server.oldest_trial_since == "2026-01-01T00:02:58Z"
+    assert {role: volume.low for role, volume in read.volumes.items()} == dict.fromkeys(
+        ("checkpoints", "traces", "trials"), False
+    )
+
+
+def test_the_supervisor_hears_the_request_that_the_operator_writes() -> None:
+    job = hrl.job()
+    written = json.loads(stop_request(job, "r", 1, 2)["data"]["request"])
+    assert written.keys() == json.loads((jobs.CONTRACTS / "request.json").read_text()).keys()
+    assert wanted_stop(written, job.uid, IncarnationId(1, 2)) == "r"
+
+
+def test_the_operator_knows_every_cause_that_a_driver_may_end_by() -> None:
+    assert set(get_args(DriverCause.__value__)) <= {cause.value for cause in Cause}
 
 
 def test_the_operator_knows_every_reason_with_which_a_preflight_refuses() -> None:

@@ -96,5 +96,6 @@ class FakeRay:
             "status": job.status,
             "message": job.message,
             "driver_exit_code": job.exit_code,
+            "start_time": 1_767_225_600_000,
             "entrypoint": job.entrypoint,
         }

@@ -246,6 +246,8 @@ def progress(
             "state": state,
             "message": message,
             "failureClass": failure,
+            "cause": None,
+            "startedAt": ago(0),
         },
         "rollout": {"collected": 2, "trained": 1, "total": 3, "rewardMean": 0.375, "lostRollouts": 1},
         "checkpoint": {"rolloutId": 0, "path": "research/quickstart-5f0c2a9e/a1/i1/checkpoints/iter_0000000"},

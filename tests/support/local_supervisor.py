@@ -1,4 +1,4 @@
-"""The supervisor as a process of its own, beside a local Ray and a ConfigMap that is a file."""
+"""The supervisor as a process of its own, beside a local Ray; its ConfigMaps are files."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, override
 
@@ -14,9 +14,9 @@ import httpx
 
 from harborrl_trainer import files
 from harborrl_trainer.job import read_job
+from harborrl_trainer.supervisor.agents import Agents, ServerLoad
 from harborrl_trainer.supervisor.cluster import Cluster, Stored
 from harborrl_trainer.supervisor.ending import Marks
-from harborrl_trainer.supervisor.progress import ServerLoad
 from harborrl_trainer.supervisor.ray_api import RayApi
 from harborrl_trainer.supervisor.run import ray_headers
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
@@ -37,16 +37,31 @@ class FileCluster(Cluster):
         return version
 
     @override
+    async def read_request(self) -> Mapping[str, Any] | None:
+        path = self._path.with_name("request.json")
+        return dict(json.loads(path.read_text())) if path.exists() else None
+
+    @override
     async def job_exists(self) -> bool:
         return True
 
 
-async def no_load() -> ServerLoad | None:
-    return None
+class NoAgents(Agents):
+    @override
+    async def load(self) -> ServerLoad | None:
+        return None
+
+    @override
+    async def sessions(self) -> frozenset[str]:
+        return frozenset()
+
+    @override
+    async def flush(self, sessions: Collection[str]) -> int:
+        return 0
 
 
 async def main(folder: Path, dashboard: str) -> None:
-    """`folder` holds job.json and gets progress.json and the marks."""
+    """`folder` holds job.json and perhaps request.json, and gets progress.json and the marks."""
     driver = Path(__file__).with_name("tiny_driver.py")
     async with httpx.AsyncClient(
         base_url=dashboard, timeout=5, trust_env=False, headers=ray_headers(os.environ)
@@ -55,7 +70,7 @@ async def main(folder: Path, dashboard: str) -> None:
             ray=RayApi(client),
             cluster=FileCluster(folder / "progress.json"),
             marks=Marks(folder / "marks"),
-            ask_load=no_load,
+            agents=NoAgents(),
             now=time.time,
             sleep=asyncio.sleep,
             say=lambda line: print(line, flush=True),  # noqa: T201 - a process of its own

@@ -5,16 +5,16 @@ import heapq
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, override
 
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
+from harborrl_trainer.supervisor.agents import Agents, FlushFailedError, ServerLoad
 from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError, ConflictError, Stored
 from harborrl_trainer.supervisor.ending import Marks
-from harborrl_trainer.supervisor.progress import ServerLoad
 from harborrl_trainer.supervisor.ray_api import RayApi
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
 from support import jobs
@@ -59,6 +59,8 @@ class FakeCluster(Cluster):
     exists: bool = True
     down: bool = False
     document: Mapping[str, Any] | None = None
+    request: Mapping[str, Any] | None = None
+    """What the operator asks."""
     version: int = 1
     writes: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     """Elapsed seconds and document of each write."""
@@ -79,6 +81,11 @@ class FakeCluster(Cluster):
         self.put(stored)
         self.writes.append((self.clock.elapsed, stored))
         return str(self.version)
+
+    @override
+    async def read_request(self) -> Mapping[str, Any] | None:
+        self._reach()
+        return self.request
 
     @override
     async def job_exists(self) -> bool:
@@ -103,6 +110,31 @@ class FakeCluster(Cluster):
         return self.writes[-1][1]
 
 
+@dataclass
+class FakeAgents(Agents):
+    """An agent server with one session server in the driver."""
+
+    load_now: ServerLoad | None
+    names: frozenset[str] = frozenset({"session-1"})
+    down: bool = False
+    flushes: list[frozenset[str]] = field(default_factory=list)
+
+    @override
+    async def load(self) -> ServerLoad | None:
+        return self.load_now
+
+    @override
+    async def sessions(self) -> frozenset[str]:
+        return self.names
+
+    @override
+    async def flush(self, sessions: Collection[str]) -> int:
+        if self.down:
+            raise FlushFailedError("http://agents/flush: ConnectError")
+        self.flushes.append(frozenset(sessions))
+        return 3
+
+
 class Pod:
     """The life of one head pod: Ray, marks and volumes; supervisors may come and go in it."""
 
@@ -115,7 +147,7 @@ class Pod:
         self.cluster = FakeCluster(self.clock)
         self.marks = Marks(volumes / marks)
         self.marks.folder.mkdir(exist_ok=True)
-        self.load: ServerLoad | None = ServerLoad(8, 3)
+        self.agents = FakeAgents(ServerLoad(8, 3))
         self.said: list[str] = []
 
     def mine(self, incarnation: int = 1) -> IncarnationLayout:
@@ -139,16 +171,12 @@ class Pod:
 
     async def supervise(self, seconds: float) -> None:
         """One supervisor, from now until SIGTERM after `seconds`."""
-
-        async def ask_load() -> ServerLoad | None:
-            return self.load
-
         async with self.ray.client() as client:
             world = World(
                 ray=RayApi(client),
                 cluster=self.cluster,
                 marks=self.marks,
-                ask_load=ask_load,
+                agents=self.agents,
                 now=self.clock.now,
                 sleep=self.clock.sleep,
                 say=self.said.append,

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from harborrl_operator.conditions import MESSAGE_LIMIT, Conditions, shorten
-from harborrl_operator.constants import ConditionType, Phase, Reason
+from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.names import JobNames
 from harborrl_operator.transitions import transitions
 from support import hrl
@@ -13,8 +13,15 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "conditions.md"
 
 
 def test_the_documented_reasons_are_exactly_those_that_exist() -> None:
-    documented = re.findall(r"^\| `([A-Za-z]+)` \|", DOCS.read_text().split("## Reasons")[1], flags=re.MULTILINE)
+    documented = re.findall(
+        r"^\| `([A-Za-z]+)` \|", DOCS.read_text().split("## Reasons")[1].split("## Causes")[0], flags=re.MULTILINE
+    )
     assert sorted(documented) == sorted(reason.value for reason in Reason)
+
+
+def test_the_documented_causes_are_exactly_those_that_exist() -> None:
+    documented = re.findall(r"^\| `([A-Za-z]+)` \|", DOCS.read_text().split("## Causes")[1], flags=re.MULTILINE)
+    assert sorted(documented) == sorted(cause.value for cause in Cause)
 
 
 def test_every_phase_and_condition_is_documented() -> None:

@@ -193,7 +193,7 @@ class TestAFailedDriver:
         assert deleted(decided) == ["RayCluster/quickstart-a1"]
         assert condition(decided, "TrainerReady") == ("False", "BackingOff")
         record = decided.status.attempts[0]
-        assert (record.outcome, record.message, record.lost_rollouts) == ("Failed", "lost it", 1)
+        assert (record.outcome, record.message, record.cause) == ("Failed", "lost it", "DriverFailed")
 
     @pytest.mark.parametrize(
         ("failure", "reason"), [("configuration", "ConfigurationFailure"), ("storage", "StorageFailure")]

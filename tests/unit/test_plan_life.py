@@ -102,38 +102,6 @@ def test_a_finished_job_is_deleted_after_its_time_to_live_and_not_before() -> No
     assert deleted(decide(finished, hrl.world(), after=101)) == ["HarborRLJob/quickstart"]
 
 
-def test_suspending_releases_everything_and_says_when_nothing_is_held() -> None:
-    job = hrl.job({"suspend": True})
-    decided = decide(job, hrl.running_world(job, progress=hrl.progress()))
-    assert deleted(decided) == ["RayCluster/quickstart-a1", "Deployment/quickstart-agent"]
-    assert condition(decided, "Suspended") == ("False", "Suspending")
-    assert condition(decide(then(job, decided), hrl.world()), "Suspended") == ("True", "Suspended")
-
-
-def test_a_resume_keeps_the_attempt_and_forgives_the_driver_that_the_suspend_stopped() -> None:
-    job = hrl.job({"suspend": True})
-    suspended = decide(job, hrl.running_world(job, progress=hrl.progress()))
-    resumed = then(job, suspended, suspend=False)
-    old_report = hrl.progress("STOPPED", incarnation=1)
-    pod = hrl.preflight_pod(resumed, exit_code=0, message=hrl.PASSED)
-    seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod, progress=old_report, progress_exists=True)
-    decided = decide(resumed, seen)
-    assert "RayCluster/quickstart-a1" in applied(decided)
-    assert decided.status.attempt == 1
-
-
-def test_a_resume_waits_until_the_pods_that_the_suspend_ended_are_gone() -> None:
-    job = hrl.job({"suspend": True})
-    resumed = then(job, decide(job, hrl.running_world(job, progress=hrl.progress())), suspend=False)
-    pod = hrl.preflight_pod(resumed, exit_code=0, message=hrl.PASSED)
-    saving = hrl.world(
-        deployment=hrl.deployment(), preflight_pod=pod, trainer_pods=(hrl.trainer_pod(terminating=True),)
-    )
-    decided = decide(resumed, saving)
-    assert condition(decided, "TrainerReady") == ("False", "WaitingForOldPods")
-    assert not [name for name in applied(decided) if name.startswith("RayCluster")]
-
-
 def test_what_a_deleted_job_of_the_same_name_left_is_removed_before_anything_is_applied() -> None:
     """An apply would adopt its report, whose SUCCEEDED would end the new run at once."""
     job = hrl.job()
@@ -205,6 +173,8 @@ def test_all_condition_types_are_present_from_the_first_pass_on() -> None:
         "Progressing",
         "CapacityTight",
         "Stalled",
+        "Resumed",
+        "LowSpace",
         "Suspended",
         "Finished",
         "Succeeded",

@@ -2,13 +2,16 @@
 
 import re
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harborrl_operator.constants import ConditionType
 from harborrl_operator.draft import Plan
 from harborrl_operator.models import HarborRLJob
+from harborrl_operator.models.status import FailureCounts, LossStatus
 from harborrl_operator.observed import Observed
 from harborrl_operator.plan import plan
 from support import hrl
@@ -26,10 +29,31 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "suspend": draw(flags),
         "retries.maxAttempts": draw(st.integers(1, 3)),
+        "retries.maxApplicationFailures": draw(st.integers(1, 3)),
+        "retries.keepClusterSeconds": draw(st.sampled_from([0, 600])),
+        "checkpoint.suspendWaitSeconds": draw(st.integers(1, 1000)),
+        "progress.onStall": draw(st.sampled_from(["Report", "Restart"])),
+        **({"activeDeadlineSeconds": draw(st.integers(1, 3000))} if draw(flags) else {}),
+        **({"trainer.gpusPerNode": 8} if draw(flags) else {}),
         "trainer.startDeadlineSeconds": draw(st.integers(1, 2000)),
         **({"agentServer.maxConcurrent": draw(st.integers(1, 16))} if draw(flags) else {}),
         **({"agentServer.url": "http://agents.team.svc:30000"} if draw(flags) else {}),
     }
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> dict[str, Any]:
+    start = {"firstRollout": draw(st.integers(0, 3)), "optimizer": draw(st.sampled_from([None, True, False]))}
+    return {
+        "rollout.trained": draw(st.integers(0, 5)),
+        "checkpoint": draw(st.sampled_from([None, {"rolloutId": 1, "savedAt": hrl.ago(50)}])),
+        "resume": start if draw(flags) else None,
+        "driver.cause": draw(st.sampled_from([None, "OutOfMemory", "RestartAtZero", "Novel"])),
+        "volumes": {"traces": {"freeBytes": 1, "neededBytes": 2, "low": draw(flags)}},
+    }
+
+
+REQUEST = {"metadata": {"name": "quickstart-request", "namespace": "research", "uid": "cm-9"}}
 
 
 @st.composite
@@ -44,7 +68,13 @@ def worlds(draw: st.DrawFn, job: HarborRLJob) -> Observed:
         )
         for role in draw(st.lists(st.sampled_from(["head", "worker"]), max_size=3))
     ]
-    report = hrl.progress(draw(states), attempt=draw(st.integers(1, 2)), failure=draw(failures))
+    report = hrl.progress(
+        draw(states),
+        draw(reports()),
+        attempt=draw(st.integers(1, 2)),
+        incarnation=draw(st.integers(1, 3)),
+        failure=draw(failures),
+    )
     ended = draw(st.sampled_from([None, 0, 1, 137]))
     pod = hrl.preflight_pod(job, attempt=attempt, exit_code=ended, message=hrl.PASSED if ended == 0 else "")
     return hrl.world(
@@ -56,25 +86,31 @@ def worlds(draw: st.DrawFn, job: HarborRLJob) -> Observed:
         trainer_pods=tuple(pods),
         progress=report if draw(flags) else None,
         progress_exists=True,
+        request=REQUEST if draw(flags) else None,
         claims={"harborrl-data": hrl.claim() if draw(flags) else None},
     )
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[HarborRLJob, list[tuple[Observed, Plan]]]:
-    """A job and the passes over a few arbitrary worlds, each beginning with the status of the one before."""
+    """A job and the passes over a few arbitrary worlds, each beginning with the status of the one before.
+
+    Between two passes its owner may set or take back the suspend.
+    """
     job = hrl.job(draw(specs()))
     passes = []
-    for step in range(draw(st.integers(1, 4))):
+    now = hrl.NOW
+    for _ in range(draw(st.integers(1, 5))):
         seen = draw(worlds(job))
-        decided = plan(job, seen, hrl.SETTINGS, hrl.NOW + timedelta(seconds=step * draw(st.integers(0, 900))))
+        now += timedelta(seconds=draw(st.integers(0, 900)))
+        decided = plan(job, seen, hrl.SETTINGS, now)
         passes.append((seen, decided))
-        job = hrl.then(job, decided)
+        job = hrl.then(job, decided, suspend=draw(flags))
     return job, passes
 
 
 @given(histories())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_ray_cluster_is_applied_only_when_there_is_none_and_no_trainer_pod_is_left(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
@@ -87,13 +123,13 @@ def test_a_ray_cluster_is_applied_only_when_there_is_none_and_no_trainer_pod_is_
 
 
 @given(histories())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_same_world_seen_twice_at_the_same_moment_settles(
     history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
 ) -> None:
     job, passes = history
     seen = passes[-1][0]
-    later = hrl.NOW + timedelta(seconds=5000)
+    later = hrl.NOW + timedelta(seconds=50_000)
     statuses = []
     for _ in range(6):
         decided = plan(job, seen, hrl.SETTINGS, later)
@@ -122,12 +158,77 @@ def test_a_finished_job_says_exactly_one_of_succeeded_and_failed(
         assert ("Finished" in true) == (decided.status.finished_at is not None)
 
 
+def conditions(decided: Plan) -> dict[str, str]:
+    return {c.type.value: c.status for c in decided.status.conditions}
+
+
+@given(histories())
+@settings(max_examples=100, deadline=None)
+def test_no_pass_drops_a_condition(history: tuple[HarborRLJob, list[tuple[Observed, Plan]]]) -> None:
+    for _, decided in history[1]:
+        assert list(conditions(decided)) == [kind.value for kind in ConditionType]
+
+
+@given(histories())
+@settings(max_examples=100, deadline=None)
+def test_a_settled_pass_asks_for_the_same_objects_again(
+    history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
+) -> None:
+    job, passes = history
+    seen = passes[-1][0]
+    later = hrl.NOW + timedelta(seconds=50_000)
+    decided = [plan(job, seen, hrl.SETTINGS, later)]
+    for _ in range(6):
+        job = hrl.then(job, decided[-1])
+        decided.append(plan(job, seen, hrl.SETTINGS, later))
+    assert (decided[-1].apply, decided[-1].delete) == (decided[-2].apply, decided[-2].delete)
+
+
+@given(histories())
+@settings(max_examples=100, deadline=None)
+def test_counts_of_time_failures_and_losses_never_fall(
+    history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
+) -> None:
+    counted = [(0, 0, 0, 0, 0.0)]
+    for _, decided in history[1]:
+        status = decided.status
+        failed = status.failures or FailureCounts()
+        lost = status.lost or LossStatus()
+        counted.append(
+            (
+                status.attempt,
+                status.active_seconds,
+                failed.infrastructure + failed.application + failed.storage,
+                lost.rollouts,
+                lost.gpu_hours,
+            )
+        )
+    for before, after in pairwise(counted):
+        assert all(was <= now for was, now in zip(before, after, strict=True))
+    assert counted[-1][1] <= 5 * 900
+
+
+@given(histories())
+@settings(max_examples=100, deadline=None)
+def test_what_is_suspended_holds_nothing_and_what_does_not_run_does_not_stall(
+    history: tuple[HarborRLJob, list[tuple[Observed, Plan]]],
+) -> None:
+    for seen, decided in history[1]:
+        said = conditions(decided)
+        if said["Suspended"] == "True":
+            assert (decided.apply, seen.trainer_pods) == ((), ())
+            left = [cluster for cluster in seen.ray_clusters.values() if "deletionTimestamp" not in cluster["metadata"]]
+            assert len([gone for gone in decided.delete if gone.kind == "RayCluster"]) == len(left)
+        if said["Stalled"] == "True":
+            assert decided.status.phase == "Running"
+
+
 @given(
     name=st.from_regex(r"[a-z]([-a-z0-9]{0,41}[a-z0-9])?", fullmatch=True),
     attempt=st.integers(1, 99),
     claim=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_derived_name_and_label_is_valid_for_every_valid_job_name(name: str, attempt: int, claim: str) -> None:
     job = hrl.job({"storage": {"models": {"pvc": claim}}}, name=name)
     job = HarborRLJob(job.namespace, name, job.uid, 1, job.spec, job.status.model_copy(update={"attempt": attempt}))

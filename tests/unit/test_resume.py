@@ -1,14 +1,15 @@
 """A run goes on from its newest whole checkpoint, and what an overtaken incarnation writes counts for nothing."""
 
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harborrl_trainer import index
+from harborrl_trainer import files, index
 from harborrl_trainer.checkpoints import Checkpoint, StartPoint, begin, find_start, list_checkpoints, newest_complete
-from harborrl_trainer.errors import ConfigurationError, InfrastructureError, StorageError
+from harborrl_trainer.errors import ConfigurationError, InfrastructureError, RestartAtZeroError, StorageError
 from harborrl_trainer.index import Claim
 from harborrl_trainer.layout import IncarnationId, RunLayout
 from support import jobs
@@ -60,6 +61,51 @@ def test_an_overtaken_incarnation_that_begins_late_is_turned_away(volumes: Path)
     with pytest.raises(InfrastructureError, match="a2/i1 owns this run now"):
         begin(job, 1, 9)
     assert len(index.read_claims(RunLayout.of(job).index)) == 1
+
+
+def test_a_run_never_begins_at_0_beside_a_whole_checkpoint_of_its_own(volumes: Path) -> None:
+    job = jobs.job(volumes)
+    begin(job, 1, 1)
+    begin(job, 2, 1)
+    save(volumes, 1, 1, 5)  # of the first incarnation, which lived on unseen
+    with pytest.raises(RestartAtZeroError, match=r"whole checkpoint of rollout 5 \(a1/i1/checkpoints/iter_0000005\)"):
+        begin(job, 3, 1)
+    assert len(index.read_claims(RunLayout.of(job).index)) == 2
+
+
+def test_a_torn_checkpoint_does_not_keep_a_run_from_beginning(volumes: Path) -> None:
+    save(volumes, 1, 1, 5, complete=False)
+    assert begin(jobs.job(volumes), 1, 2) == StartPoint(0, None)
+
+
+def test_what_a_start_could_not_bring_along_is_written_into_its_claim(volumes: Path) -> None:
+    job = jobs.job(volumes)
+    older, newer = save(volumes, 1, 1, 3), save(volumes, 1, 1, 4, complete=False)
+    begin(job, 1, 2, optimizer=False, set_aside=[newer])
+    (claim,) = index.read_claims(RunLayout.of(job).index)
+    assert claim.optimizer is False
+    assert claim.set_aside == ("research/quickstart-5f0c2a9e/a1/i1/checkpoints/iter_0000004",)
+    assert claim.resumed_from == str(older.relative_to(volumes / "checkpoints"))
+
+
+def test_two_who_claim_at_once_both_stand_in_the_index(volumes: Path) -> None:
+    path = RunLayout.of(jobs.job(volumes)).index
+    mine = Claim(attempt=1, incarnation=2, first_rollout=4)
+    late = threading.Thread(target=index.add_claim, args=(path, mine))
+    with files.locked(path):
+        late.start()
+        first = '{"schemaVersion": 1, "claims": [{"attempt": 1, "incarnation": 1, "firstRollout": 0}]}'
+        files.replace(path, first)
+    late.join()
+    assert [claim.id for claim in index.read_claims(path)] == [(1, 1), (1, 2)]
+
+
+def test_a_lock_that_is_held_too_long_is_said_and_one_that_was_freed_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "index.json"
+    with files.locked(path), pytest.raises(TimeoutError, match="holds the lock"), files.locked(path, seconds=0):
+        pytest.fail("two hold one lock")
+    with files.locked(path, seconds=0):
+        assert not path.exists()
 
 
 def test_beginning_twice_is_one_claim(volumes: Path) -> None:

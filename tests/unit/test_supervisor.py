@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from harborrl_trainer.supervisor.progress import ServerLoad
+from harborrl_trainer import index
+from harborrl_trainer.index import Claim
+from harborrl_trainer.layout import RunLayout
+from harborrl_trainer.space import Space
+from harborrl_trainer.supervisor.agents import ServerLoad
+from harborrl_trainer.supervisor.disk import RunReader
 from support import jobs
-from support.supervision import Pod
+from support.supervision import EPOCH, Pod
+
+GIB = 1024**3
 
 
 @pytest.fixture
@@ -131,8 +138,9 @@ async def test_progress_has_the_shape_of_the_contract(pod: Pod) -> None:
         return {key: shape(part) for key, part in value.items()} if isinstance(value, dict) else None
 
     theirs, ours = shape(contract), shape(pod.cluster.last)
-    assert ours["checkpoint"] is None
-    assert {**ours, "checkpoint": theirs["checkpoint"]} == theirs
+    not_yet = {key: theirs[key] for key in ("checkpoint", "resume", "request")}
+    assert {ours[key] for key in not_yet} == {None}
+    assert {**ours, **not_yet} == theirs
 
 
 async def test_dumps_and_trials_reach_the_config_map(pod: Pod) -> None:
@@ -166,7 +174,49 @@ async def test_dumps_and_trials_reach_the_config_map(pod: Pod) -> None:
     assert pod.cluster.last["checkpoint"] == {
         "rolloutId": 0,
         "path": "research/quickstart-5f0c2a9e/a1/i1/checkpoints/iter_0000000",
+        "savedAt": pod.cluster.last["checkpoint"]["savedAt"],
     }
+
+
+async def test_room_on_the_volumes_is_reported_against_what_will_be_needed(pod: Pod) -> None:
+    await pod.supervise(20)
+    volumes = pod.cluster.last["volumes"]
+    assert volumes.keys() == {"checkpoints", "traces", "trials"}
+    assert volumes["traces"]["neededBytes"] == 1_000_000_000
+    assert all(len(str(room["freeBytes"]).rstrip("0")) <= 2 for room in volumes.values())
+
+
+def test_room_for_two_checkpoints_is_needed_and_less_is_low(tmp_path: Path) -> None:
+    jobs.make_volumes(tmp_path)
+    run = RunLayout.of(jobs.job(tmp_path))
+    mine = run.incarnation(1, 1)
+    mark = jobs.make_checkpoint(mine.checkpoint(0)) / "complete.json"
+    mark.write_text(json.dumps({"files": {"model": 3 * GIB, "optimizer": 6 * GIB}}))
+    mine.rollout_data.mkdir(parents=True)
+    space = RunReader(run, mine.id, lambda _: 18 * GIB - 1).look(EPOCH, 10).space
+    assert space["checkpoints"] == Space(18 * GIB - 1, 18 * GIB)
+    assert (space["checkpoints"].is_low, space["traces"].is_low) == (True, False)
+
+
+async def test_a_start_from_a_checkpoint_reaches_the_report(pod: Pod) -> None:
+    claim = Claim(attempt=1, incarnation=1, first_rollout=4, resumed_from="x/iter_3", optimizer=False, set_aside=("y",))
+    pod.clock.at(5, lambda: index.add_claim(pod.run.index, claim))
+    await pod.supervise(30)
+    assert pod.cluster.last["resumedFrom"] == "x/iter_3"
+    assert pod.cluster.last["resume"] == {"firstRollout": 4, "optimizer": False, "setAside": ["y"]}
+
+
+async def test_the_oldest_trial_is_told_by_its_begin_which_stays_while_it_is_the_same(pod: Pod) -> None:
+    pod.agents.load_now = ServerLoad(8, 3, oldest_trial_s=0.0)
+    for second in range(1, 600):
+        late = 0.9 * (second % 2)  # what an answer takes
+        load = ServerLoad(8, 3, oldest_trial_s=second - late)
+        pod.clock.at(second, partial(setattr, pod.agents, "load_now", load))
+    pod.clock.at(300, pod.run_driver)
+    await pod.supervise(600)
+    told = [document["agentServer"]["oldestTrialSince"] for _, document in pod.cluster.writes]
+    assert len(told) == 2  # the driver's two states, and no write for the trial's sake
+    assert len(set(told)) == 1
 
 
 async def test_nothing_is_written_while_nothing_changes(pod: Pod) -> None:
@@ -190,7 +240,7 @@ async def test_a_busy_run_writes_every_10_seconds_at_most_and_its_end_at_once(po
 
 async def test_the_load_of_the_agent_server_alone_is_written_once_a_minute(pod: Pod) -> None:
     for second in range(30, 600, 30):
-        pod.clock.at(second, partial(setattr, pod, "load", ServerLoad(8, second)))
+        pod.clock.at(second, partial(setattr, pod.agents, "load_now", ServerLoad(8, second)))
     await pod.supervise(600)
     times = [time for time, _ in pod.cluster.writes]
     assert 5 <= len(times) <= 11
@@ -274,6 +324,8 @@ async def test_the_drivers_log_is_kept_beside_the_traces(pod: Pod) -> None:
         "state": "FAILED",
         "message": "/mnt/traces: full; make room",
         "failureClass": "storage",
+        "cause": None,
+        "startedAt": "2026-01-01T00:00:00Z",
     }
 
 

@@ -147,3 +147,16 @@ async def test_a_missing_service_account_is_a_passing_trouble(tmp_path: Path, mo
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterUnavailableError, match="Service host/port is not set"):
         await KubernetesCluster(jobs.job(tmp_path)).job_exists()
+
+
+async def test_a_request_is_read_from_the_jobs_own_config_map_and_its_absence_is_none(tmp_path: Path) -> None:
+    request = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "data": {"request": '{"id": "r"}'}}
+    server = Server(request)
+    async with cluster_of(server, tmp_path) as cluster:
+        assert await cluster.read_request() == {"id": "r"}
+    assert server.asked[0][:2] == ("GET", "/api/v1/namespaces/research/configmaps/quickstart-request")
+    async with cluster_of(Server({"kind": "Status"}, 404), tmp_path) as cluster:
+        assert await cluster.read_request() is None
+    async with cluster_of(Server({"kind": "Status"}, 403), tmp_path) as cluster:
+        with pytest.raises(ClusterUnavailableError):
+            await cluster.read_request()

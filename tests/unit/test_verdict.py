@@ -2,6 +2,7 @@
 
 import pytest
 
+from harborrl_trainer.failures import MEMORY_ADVICE
 from harborrl_trainer.supervisor.ray_api import RayJob
 from harborrl_trainer.supervisor.verdict import driver_of, last_line
 
@@ -38,6 +39,21 @@ def test_a_killed_driver_is_infrastructure_and_memory_is_named(code: int) -> Non
     driver = driver_of(failed(code), LOG)
     assert driver.failure_class == "infrastructure"
     assert "memory" in driver.message
+
+
+def test_a_start_at_0_that_was_refused_is_storage_with_a_cause_of_its_own() -> None:
+    driver = driver_of(failed(65), LOG)
+    assert (driver.failure_class, driver.cause) == ("storage", "RestartAtZero")
+
+
+def test_memory_is_a_cause_whichever_way_it_ran_out() -> None:
+    ends = [
+        (137, LOG),
+        (1, "torch.OutOfMemoryError: CUDA out of memory\n"),
+        (69, f"Ray: ActorDiedError: {MEMORY_ADVICE}; Ray said: OOM\n"),
+    ]
+    assert {driver_of(failed(code), log).cause for code, log in ends} == {"OutOfMemory"}
+    assert driver_of(failed(69), LOG).cause is None
 
 
 def test_a_full_volume_is_storage_whatever_the_exit_code() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harborrl_trainer import index, layout
-from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.errors import ConfigurationError, RestartAtZeroError
 from harborrl_trainer.index import Claim
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import IncarnationId, RunLayout
@@ -23,6 +23,8 @@ class Checkpoint:
     """Last rollout id trained into it."""
     path: Path
     complete: bool
+    saved_at: float | None = None
+    """When it became whole, seconds since the epoch; None while it is not, or where nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,16 @@ def list_checkpoints(run_checkpoints: Path) -> list[Checkpoint]:
     for attempt, attempt_folder in _numbered(run_checkpoints, layout.attempt_of):
         for incarnation, folder in _numbered(attempt_folder, layout.incarnation_of):
             saved = _numbered(folder / "checkpoints", layout.checkpoint_of)
-            found += [
-                Checkpoint(IncarnationId(attempt, incarnation), rollout, path, (path / layout.COMPLETE_MARK).is_file())
-                for rollout, path in saved
-            ]
+            found += [_checkpoint(IncarnationId(attempt, incarnation), rollout, path) for rollout, path in saved]
     return found
+
+
+def _checkpoint(id_: IncarnationId, rollout: int, path: Path) -> Checkpoint:
+    try:
+        saved_at = (path / layout.COMPLETE_MARK).stat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return Checkpoint(id_, rollout, path, complete=False)
+    return Checkpoint(id_, rollout, path, complete=True, saved_at=saved_at)
 
 
 def newest_complete(checkpoints: Sequence[Checkpoint], claims: Sequence[Claim]) -> Checkpoint | None:
@@ -61,22 +68,54 @@ def find_start(job: JobDocument) -> StartPoint:
     A run's own checkpoint comes before `resumeFrom`, so that a second attempt does not fall back to the other run.
     """
     run = RunLayout.of(job)
-    own = newest_complete(list_checkpoints(run.checkpoints), index.read_claims(run.index))
+    saved, claims = list_checkpoints(run.checkpoints), index.read_claims(run.index)
+    own = newest_complete(saved, claims)
+    if own is None:
+        _refuse_to_forget(run, saved)
     found = own or _foreign_start(job)
     return StartPoint(found.rollout + 1, found.path) if found else StartPoint(0, None)
 
 
-def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
+def _refuse_to_forget(run: RunLayout, saved: Sequence[Checkpoint]) -> None:
+    """Whole checkpoints of this very run that no claim lets us use: to begin anew beside them is no choice of ours."""
+    whole = max((one for one in saved if one.complete), key=lambda one: (one.rollout, one.id), default=None)
+    if whole is not None:
+        raise RestartAtZeroError(
+            f"{run.checkpoints}: the run would begin at rollout 0 although it has a whole checkpoint of rollout "
+            f"{whole.rollout} ({whole.path.relative_to(run.checkpoints)}), which {run.index.name} gives to no one; "
+            f"move {run.index.name} away to go on from it, or move the checkpoint away to begin anew"
+        )
+
+
+def begin(
+    job: JobDocument,
+    attempt: int,
+    incarnation: int,
+    *,
+    optimizer: bool | None = None,
+    set_aside: Sequence[Path] = (),
+) -> StartPoint:
     """Where this incarnation begins, and its claim on every rollout id from there on.
 
     An engine calls this once, before its first rollout. Starting from 0 beside a whole checkpoint of the same run
-    cannot happen this way. Raises what `index.add_claim` and `find_start` raise.
+    cannot happen this way. `optimizer` says whether the checkpoint holds the optimizer's state, `set_aside` which newer
+    ones the engine found damaged; both are told to the user. Raises what `index.add_claim` and `find_start` raise.
     """
     start = find_start(job)
-    loaded = os.path.relpath(start.checkpoint, job.storage.checkpoints) if start.checkpoint else None
-    claim = Claim(attempt=attempt, incarnation=incarnation, first_rollout=start.first_rollout, resumed_from=loaded)
+    claim = Claim(
+        attempt=attempt,
+        incarnation=incarnation,
+        first_rollout=start.first_rollout,
+        resumed_from=_on_volume(job, start.checkpoint) if start.checkpoint else None,
+        optimizer=optimizer if start.checkpoint else None,
+        set_aside=tuple(_on_volume(job, path) for path in set_aside),
+    )
     index.add_claim(RunLayout.of(job).index, claim)
     return start
+
+
+def _on_volume(job: JobDocument, path: Path) -> str:
+    return os.path.relpath(path, job.storage.checkpoints)
 
 
 def _foreign_start(job: JobDocument) -> Checkpoint | None:

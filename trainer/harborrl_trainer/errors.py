@@ -34,3 +34,9 @@ class StorageError(TrainerError):
     """A volume is full, read-only or gone. Trying again works once a person has made room."""
 
     exit_code = 74
+
+
+class RestartAtZeroError(StorageError):
+    """The run would begin at rollout 0 although it has left whole checkpoints. Only a person may decide that."""
+
+    exit_code = 65

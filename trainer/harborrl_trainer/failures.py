@@ -31,8 +31,9 @@ _RAY_INFRASTRUCTURE = frozenset(
     }
 )
 
-
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
+
+MEMORY_ADVICE = "an actor's process died, most often at the memory limit: raise trainer.resources.limits.memory"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _constructor_failure(text: str) -> Failure:
 def _advice(error: BaseException) -> str:
     """Comes before Ray's own text, which is long enough to push it off the line."""
     if "OOM" in str(error):
-        return "an actor's process died, most often at the memory limit: raise trainer.resources.limits.memory"
+        return MEMORY_ADVICE
     return "look at the trainer pods and nodes, a new attempt may succeed"
 
 

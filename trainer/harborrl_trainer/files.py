@@ -1,7 +1,16 @@
 """Durable small files on shared volumes: whole or absent, never torn, also after the machine lost power."""
 
+import errno
+import fcntl
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+LOCK_SECONDS = 30.0
+_LOCK_PAUSE = 0.05
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 def replace(path: Path, text: str) -> None:
@@ -28,3 +37,35 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold `<path>.lock` against every other process and machine; it falls free when its holder dies.
+
+    Raises TimeoutError when another holds it for `seconds`. A file system without locks is used without one: what is
+    written under a lock is also read back by whoever writes it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _lock(descriptor, path, time.monotonic() + seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path)) from None
+            time.sleep(_LOCK_PAUSE)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            return
+        else:
+            return

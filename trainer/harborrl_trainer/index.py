@@ -25,6 +25,10 @@ class Claim(BaseModel):
     """First rollout id that this incarnation collects."""
     resumed_from: str | None = None
     """Checkpoint it loaded, relative to the checkpoints volume; null for a start from the model."""
+    optimizer: bool | None = None
+    """Whether that checkpoint held the optimizer's state; null for a start from the model, or where nobody said."""
+    set_aside: tuple[str, ...] = ()
+    """Newer checkpoints that turned out damaged when this incarnation began, relative to the checkpoints volume."""
 
     @property
     def id(self) -> IncarnationId:
@@ -51,7 +55,22 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
 
 
 def add_claim(path: Path, claim: Claim) -> tuple[Claim, ...]:
-    """Record `claim` atomically. InfrastructureError when a later incarnation has claimed: this one must end."""
+    """Record `claim` atomically, also beside another writer.
+
+    InfrastructureError when a later incarnation has claimed, or claims in the same moment on a volume without locks:
+    this one must end.
+    """
+    try:
+        with files.locked(path):
+            claims = _add(path, claim)
+    except TimeoutError as error:
+        raise InfrastructureError(f"{path}: another driver holds its lock; a new attempt may find it free") from error
+    if claim not in read_claims(path):
+        raise InfrastructureError(f"{path}: another driver has claimed this run in the same moment; this one ends")
+    return claims
+
+
+def _add(path: Path, claim: Claim) -> tuple[Claim, ...]:
     before = read_claims(path)
     newest = max((existing.id for existing in before), default=claim.id)
     if newest > claim.id:

@@ -86,7 +86,8 @@ class CheckpointSpec(Model):
     grace_seconds: Seconds = 120
     """Time that a stopping trainer gets to save."""
     suspend_wait_seconds: Seconds = 3600
-    """Longest wait for a checkpoint before a suspend releases the GPUs."""
+    """Longest wait for a checkpoint before a suspend releases the GPUs: Miles saves at the end of a step, the native
+    engine at once. What is not saved by then is lost, and said."""
 
 
 class ResumeFrom(Model):
@@ -108,10 +109,18 @@ class ProgressSpec(Model):
 
 
 class RetrySpec(Model):
-    """How often a failed attempt is followed by another."""
+    """How often a failed attempt is followed by another; each class of failure has a budget of its own."""
 
     max_attempts: Annotated[int, Field(ge=1, le=99)] = 3
-    """Attempts in all. Configuration and storage failures are never retried."""
+    """Attempts that infrastructure may cost (nodes, pods, the agent server); the last one of them fails the job."""
+    max_application_failures: Annotated[int, Field(ge=1, le=99)] = 2
+    """The same for failures of the driver itself: one retry, since most of them are met again. One that is met again at
+    the same rollout with the same message is not tried a third time whatever this says."""
+    max_storage_failures: Annotated[int, Field(ge=1, le=99)] = 1
+    """The same for full and broken volumes: none by default, since a person has to make room first."""
+    keep_cluster_seconds: Annotated[int, Field(ge=0, le=604_800)] = 0
+    """Keep the RayCluster of the last attempt this long after the job has failed for good, to look into its pods. Its
+    GPUs stay held meanwhile. 0 releases at once; a success and a deadline always do."""
 
 
 class JobSpec(Model):
@@ -144,6 +153,7 @@ class JobSpec(Model):
     retries: RetrySpec = nested(RetrySpec)
     """Attempts."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
-    """Longest time from admission to the end, then the job fails. Unset: none."""
+    """Longest time from admission to the end, suspended and queued time excluded; then the job fails. Unset: none."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
-    """Delete the finished job after this time; volumes stay. Unset: keep."""
+    """Delete the finished job after this time, and with it whatever `retries.keepClusterSeconds` still keeps; volumes
+    stay. Unset: keep the job."""

@@ -60,9 +60,19 @@ class AttemptStatus(StatusModel):
     finished_at: str | None = None
     outcome: Literal["Running", "Succeeded", "Failed"] = "Running"
     failure_class: str | None = None
+    cause: str | None = None
+    """What ended it (docs/conditions.md, "Causes")."""
     message: str = ""
     node: str | None = None
+    """Of the head pod, or of the pod whose loss ended the attempt."""
+    incarnations: int = 0
+    """Head pods that it had: one more after each suspend or preemption."""
+    at_rollout: int | None = None
+    """Rollouts trained over the run when it ended; unset when its driver never reported."""
     lost_rollouts: int = 0
+    """Rollouts trained beyond the newest checkpoint when it, or one of its incarnations, ended."""
+    lost_gpu_hours: float = 0.0
+    """GPUs x hours between the newest checkpoint and the end; 0 without GPUs."""
 
 
 class RolloutStatus(StatusModel):
@@ -93,6 +103,8 @@ class CheckpointStatus(StatusModel):
 
     rollout_id: int | None = None
     path: str | None = None
+    saved_at: Moment = None
+    """When it became complete."""
 
 
 class AgentServerStatus(StatusModel):
@@ -101,6 +113,21 @@ class AgentServerStatus(StatusModel):
     url: str | None = None
     capacity: int | None = None
     in_flight: int | None = None
+    oldest_trial_since: Moment = None
+    """When the oldest trial that runs now began."""
+
+
+class FateStatus(StatusModel):
+    """What befell a trainer pod, remembered because the pod may be gone when its attempt is judged."""
+
+    cause: str
+    """As in `attempts`."""
+    pod: str
+    """Its name."""
+    node: str | None = None
+    """Where it ran."""
+    message: str = ""
+    """What is known of its end."""
 
 
 class TrainerStatus(StatusModel):
@@ -111,6 +138,13 @@ class TrainerStatus(StatusModel):
     """Set once the head pod was seen; its absence afterwards is a loss."""
     released_incarnation: int = 0
     """Incarnations up to this one ended because we took their cluster away; their verdict counts for nothing."""
+    accounted_incarnation: int = 0
+    """Incarnations up to this one whose lost work is already counted."""
+    running_since: str | None = None
+    """When the driver of this incarnation was first seen running."""
+    kept: bool = False
+    """The cluster outlives the failed job for debugging."""
+    fate: FateStatus | None = None
     submission_id: str | None = None
     driver_state: str | None = None
 
@@ -122,6 +156,54 @@ class PreflightStatus(StatusModel):
     runs: int = 0
     judged_pod: str | None = None
     """uid of the pod whose verdict is already counted."""
+
+
+class ResumeStatus(StatusModel):
+    """Where the current incarnation began."""
+
+    first_rollout: int = 0
+    """First rollout that it collects; those before are in the checkpoint that it loaded."""
+    optimizer: bool | None = None
+    """Whether that checkpoint held the optimizer's state; absent for a start from the model."""
+    set_aside: Annotated[list[str], AfterValidator(lambda paths: paths[:10])] = Field(default_factory=list)
+    """Newer checkpoints that were found damaged, the first ten."""
+
+
+class SuspensionStatus(StatusModel):
+    """A suspend under way or done."""
+
+    requested_at: str
+    """When the driver was asked to stop, or everything was released because none ran."""
+    attempt: int
+    """Attempt that is suspended."""
+    incarnation: int
+    """Its incarnation that is asked to stop; 0 when there was none."""
+    withdrawn: bool = False
+    """`spec.suspend` was set back before anything was released."""
+    released_at: str | None = None
+    """When the cluster was given back."""
+    lost_rollouts: int | None = None
+    """Rollouts trained beyond the newest complete checkpoint. Unset until the last pod has ended."""
+
+
+class FailureCounts(StatusModel):
+    """Failed attempts by class; each class has a budget of its own in `spec.retries`."""
+
+    infrastructure: int = 0
+    """Towards `retries.maxAttempts`."""
+    application: int = 0
+    """Towards `retries.maxApplicationFailures`."""
+    storage: int = 0
+    """Towards `retries.maxStorageFailures`."""
+
+
+class LossStatus(StatusModel):
+    """Work that was done and has to be done again, over the whole run."""
+
+    rollouts: int = 0
+    """Trained beyond the newest complete checkpoint when an incarnation ended."""
+    gpu_hours: float = 0.0
+    """GPUs x hours since that checkpoint."""
 
 
 class Adjustment(StatusModel):
@@ -153,7 +235,18 @@ class JobStatus(StatusModel):
     attempt: int = 1
     incarnation: int | None = None
     attempts: list[AttemptStatus] = Field(default_factory=list)
+    """The newest ones; `failures` and `lost` count over all."""
+    failures: FailureCounts | None = None
+    """Failed attempts by class."""
+    lost: LossStatus | None = None
+    """Work that is done twice."""
     started_at: str | None = None
+    active_seconds: int = 0
+    """Time towards `activeDeadlineSeconds` up to `activeSince`."""
+    active_since: str | None = None
+    """Begin of the stretch that counts now; unset while suspended or queued."""
+    suspension: SuspensionStatus | None = None
+    """The suspend under way; absent without one, unless a driver may still stop for one that was taken back."""
     starting_since: str | None = None
     """Begin of the start deadline; unset while queued, suspended or running."""
     retry_at: str | None = None
@@ -164,6 +257,8 @@ class JobStatus(StatusModel):
     rollout: RolloutStatus | None = None
     eval: EvalStatus | None = None
     checkpoint: CheckpointStatus | None = None
+    resume: ResumeStatus | None = None
+    """Where the current incarnation began."""
     agent_server: AgentServerStatus | None = None
     trainer: TrainerStatus | None = None
     preflight: PreflightStatus | None = None

@@ -17,6 +17,18 @@ def job_config(job: ResolvedJob, attempt: int) -> dict[str, Any]:
     }
 
 
+def stop_request(job: HarborRLJob, request_id: str, attempt: int, incarnation: int) -> dict[str, Any]:
+    """Asks the supervisor of one incarnation to let its driver save and stop (docs/contracts.md, "Requests")."""
+    stop = {"attempt": attempt, "incarnation": incarnation}
+    request = {"schemaVersion": 1, "uid": job.uid, "id": request_id, "stop": stop}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(job, job.names.request),
+        "data": {"request": json.dumps(request)},
+    }
+
+
 def progress(job: HarborRLJob) -> dict[str, Any]:
     """No `data`: what the supervisor wrote is its own, and applying this again leaves it alone."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(job, job.names.progress)}

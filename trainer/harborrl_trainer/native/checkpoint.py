@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harborrl_trainer import files
+from harborrl_trainer import checkpoints, files, index
 from harborrl_trainer.checkpoints import StartPoint
-from harborrl_trainer.layout import COMPLETE_MARK, IncarnationLayout, RunLayout, checkpoint_of
+from harborrl_trainer.layout import COMPLETE_MARK, IncarnationId, IncarnationLayout, RunLayout
 
 DATA_STATE = "data_state.json"
 DRAWN = "sample_group_index"
@@ -66,22 +66,34 @@ def were_set_aside(run: RunLayout) -> bool:
     return any(run.checkpoints.glob(f"a*/i*/checkpoints/iter_*/{DAMAGED_NOTE}"))
 
 
-def prune(layout: IncarnationLayout, keep: int) -> list[int]:
-    """Removes this incarnation's oldest checkpoints beyond `keep`, if the newest is whole; returns what went.
+def prune(run: RunLayout, mine: IncarnationId, keep: int) -> list[Path]:
+    """Removes what the run no longer needs once its newest checkpoint is verified; returns what went.
 
-    Other incarnations' checkpoints stay: only the operator knows that nobody reads them any more.
+    Of the whole checkpoints that the run can go on from, `keep` stay, whichever incarnation saved them. What an earlier
+    incarnation left torn, damaged or overtaken goes too. An incarnation that has been overtaken itself removes nothing.
     """
-    rollouts = sorted(
-        rollout for path in layout.checkpoints.iterdir() if (rollout := checkpoint_of(path.name)) is not None
-    )
-    if not rollouts or problem(layout.checkpoint(rollouts[-1])):
+    claims = index.read_claims(run.index)
+    saved = checkpoints.list_checkpoints(run.checkpoints)
+    newest = checkpoints.newest_complete(saved, claims)
+    if newest is None or problem(newest.path) or any(claim.id > mine for claim in claims):
         return []
-    gone = rollouts[:-keep]
-    for rollout in gone:
+    usable = sorted(
+        (one for one in saved if one.complete and index.owner(claims, one.rollout) in {one.id, None}),
+        key=lambda one: (one.rollout, one.id),
+    )
+    kept = {one.path for one in usable[-keep:]}
+    gone = [one.path for one in saved if one.path not in kept and one.id <= mine and one.rollout <= newest.rollout]
+    leftovers = [path for one in {one.id for one in saved} if one < mine for path in _unfinished(run, one)]
+    for path in (*gone, *leftovers):
         # The mark goes first: a removal that is interrupted must not leave something that looks whole.
-        (layout.checkpoint(rollout) / COMPLETE_MARK).unlink(missing_ok=True)
-        shutil.rmtree(layout.checkpoint(rollout))
+        (path / COMPLETE_MARK).unlink(missing_ok=True)
+        shutil.rmtree(path)
     return gone
+
+
+def _unfinished(run: RunLayout, id_: IncarnationId) -> list[Path]:
+    """Directories in which an incarnation that is over was putting a checkpoint together."""
+    return sorted(run.incarnation(*id_).checkpoints.glob(".iter_*.tmp"))
 
 
 def prompts_drawn(start: StartPoint, batch_size: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError, TrainerError
 from harborrl_trainer.job import JobDocument
-from harborrl_trainer.layout import IncarnationLayout
+from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.native import checkpoint, metrics, records, samples
 from harborrl_trainer.native.collect import Collector
 from harborrl_trainer.native.plan import plan_evaluation, plan_rollout
@@ -166,7 +166,7 @@ class Trainer:
         )
         checkpoint.finish(self.layout, rollout, directory, self._data_state())
         self.saved = self.trained
-        checkpoint.prune(self.layout, self.job.checkpoint.keep)
+        checkpoint.prune(RunLayout.of(self.job), self.layout.id, self.job.checkpoint.keep)
         _say(f"saved checkpoint of rollout {rollout} to {self.layout.checkpoint(rollout)}")
 
     def _data_state(self) -> dict[str, Any]:

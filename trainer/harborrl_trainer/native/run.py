@@ -146,20 +146,23 @@ def _prompts(source: Data, name: str) -> list[Prompt]:
 def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     """Claims the rollout ids from the newest checkpoint that is whole and undamaged; says where it begins."""
     run = RunLayout.of(job)
+    damaged = []
     while (start := checkpoints.find_start(job)).checkpoint and (damage := checkpoint.problem(start.checkpoint)):
         if not start.checkpoint.is_relative_to(run.checkpoints):
             raise StorageError(f"resumeFrom: checkpoint {start.checkpoint} {damage}; restore it or name another one")
         sys.stdout.write(f"checkpoint {start.checkpoint} {damage}: set aside, falling back to the one before\n")
         checkpoint.set_aside(start, damage)
+        damaged.append(start.checkpoint)
     own = start.checkpoint is not None and start.checkpoint.is_relative_to(run.checkpoints)
     if not own and checkpoint.were_set_aside(run):
         raise StorageError(
             f"{run.checkpoints}: every checkpoint of this run is damaged; restore one, or delete them if the run is to "
             "begin again"
         )
-    start = checkpoints.begin(job, attempt, incarnation)
+    warm = start.checkpoint is not None and (start.checkpoint / checkpoint.OPTIMIZER).exists()
+    start = checkpoints.begin(job, attempt, incarnation, optimizer=warm, set_aside=damaged)
     origin = f"checkpoint {start.checkpoint}" if start.checkpoint else f"the model {job.model.path}"
-    cold = "" if start.checkpoint is None or (start.checkpoint / checkpoint.OPTIMIZER).exists() else ", optimizer cold"
+    cold = "" if start.checkpoint is None or warm else ", optimizer cold"
     sys.stdout.write(f"starting at rollout {start.first_rollout} from {origin}{cold}\n")
     return start
 

@@ -32,6 +32,7 @@ type Reason = Literal[
     "PromptEmpty",
     "ReservedKeysStripped",
     "ResumeSourceInvalid",
+    "RestartAtZero",
     "TaskInvalid",
     "TaskNotFound",
     "TaskWithoutVerifier",

@@ -1,31 +1,21 @@
 """Can the run write where it must, is there room, and which checkpoint will it go on from."""
 
 import os
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from harborrl_trainer import checkpoints, index
-from harborrl_trainer.errors import TrainerError
+from harborrl_trainer.errors import RestartAtZeroError, TrainerError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, warn
+from harborrl_trainer.space import MIB, SCARCE_BYTES, TIGHT_BYTES, FreeBytes, free_bytes
 
-type FreeBytes = Callable[[Path], int]
+__all__ = ["MIB", "SCARCE_BYTES", "TIGHT_BYTES", "check_resume", "check_volume", "checkpoint_bytes"]
 
 _PROBE = b"harborrl" * 512
-MIB = 1024**2
-SCARCE_BYTES = 64 * MIB
-"""Below this even a dump of a small rollout may not fit."""
-TIGHT_BYTES = 1024 * MIB
-"""Below this dumps and trial folders of a long run may fill the volume."""
 _BYTES_WITH_OPTIMIZER = 12
 """Bytes a parameter: fp32 weight and Adam's two fp32 moments."""
 _BYTES_WITHOUT = 4
-
-
-def free_bytes(path: Path) -> int:
-    return shutil.disk_usage(path).free
 
 
 def check_volume(role: str, folder: Path, least: int, comfortable: int, free: FreeBytes = free_bytes) -> Outcome:
@@ -56,6 +46,8 @@ def check_resume(job: JobDocument) -> Outcome:
         found = checkpoints.list_checkpoints(run.checkpoints)
         start = checkpoints.find_start(job)
         newest = checkpoints.newest_complete(found, index.read_claims(run.index))
+    except RestartAtZeroError as error:
+        return Outcome([refuse("resume", "RestartAtZero", str(error))])
     except TrainerError as error:
         return Outcome([refuse("resume", "ResumeSourceInvalid", str(error))])
     except OSError as error:

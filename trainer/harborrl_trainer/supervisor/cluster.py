@@ -12,6 +12,7 @@ from harborrl_trainer.job import JobDocument
 
 GROUP, VERSION, PLURAL = "harborrl.dev", "v1alpha1", "harborrljobs"
 KEY = "progress"
+REQUEST_KEY = "request"
 UID_LABEL = "harborrl.dev/job-uid"
 _TIMEOUT_SECONDS = 5.0
 
@@ -38,6 +39,9 @@ class Cluster(Protocol):
     async def write_progress(self, document: Mapping[str, Any], version: str) -> str:
         """Replace the document that `version` stands for; the new version."""
 
+    async def read_request(self) -> Mapping[str, Any] | None:
+        """What the operator asks of this run (docs/contracts.md, "Requests"); None when it asks nothing."""
+
     async def job_exists(self) -> bool:
         """False only when the API server says so: no such object, another uid, or a deletion under way."""
 
@@ -48,6 +52,7 @@ class KubernetesCluster(Cluster):
     def __init__(self, job: JobDocument, api: client.ApiClient | None = None) -> None:
         self._identity = job.job
         self._config_map = job.progress_config_map or f"{job.job.name}-progress"
+        self._request = f"{job.job.name}-request"
         self._api = api
 
     @override
@@ -81,6 +86,20 @@ class KubernetesCluster(Cluster):
         except _TROUBLES as error:
             raise ClusterUnavailableError(_told(error)) from error
         return _version(written)
+
+    @override
+    async def read_request(self) -> Mapping[str, Any] | None:
+        try:
+            found = await client.CoreV1Api(self._connect()).read_namespaced_config_map(
+                self._request, self._identity.namespace, _request_timeout=_TIMEOUT_SECONDS
+            )
+        except client.ApiException as error:
+            if error.status == 404:
+                return None
+            raise ClusterUnavailableError(_told(error)) from error
+        except _TROUBLES as error:
+            raise ClusterUnavailableError(_told(error)) from error
+        return _parse((found.data or {}).get(REQUEST_KEY))
 
     @override
     async def job_exists(self) -> bool:

@@ -1,14 +1,13 @@
 """Follows one driver: Ray's word on it, the run's files, the agent server's load. What fails is tried again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from harborrl_trainer import files
 from harborrl_trainer.dumps import SETTLE_SECONDS
 from harborrl_trainer.layout import IncarnationId, IncarnationLayout
 from harborrl_trainer.supervisor import verdict, volumes
+from harborrl_trainer.supervisor.agents import Agents, FlushFailedError, ServerLoad
 from harborrl_trainer.supervisor.disk import RunReader, Seen
-from harborrl_trainer.supervisor.progress import ServerLoad
 from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError
 from harborrl_trainer.supervisor.verdict import Driver
 
@@ -16,22 +15,21 @@ RAY_SECONDS = 2.0
 DISK_SECONDS = 10.0
 LOG_SECONDS = 60.0
 LOAD_SECONDS = 30.0
+SAME_TRIAL_SECONDS = 15.0
+SESSIONS_SECONDS = 5.0
+"""Until a session server has told its name, without which nothing can be flushed."""
 LOST_AFTER = 3
 """Answers in a row that Ray does not know the driver, before it is believed."""
 
-type AskLoad = Callable[[], Awaitable[ServerLoad | None]]
-
 
 class Follower:
-    def __init__(
-        self, ray: RayApi, mine: IncarnationLayout, reader: RunReader, driver: Driver, ask_load: AskLoad
-    ) -> None:
+    def __init__(self, ray: RayApi, mine: IncarnationLayout, reader: RunReader, driver: Driver, agents: Agents) -> None:
         self._ray = ray
         self._mine = mine
         self._reader = reader
-        self._ask_load = ask_load
+        self._agents = agents
         self._look: asyncio.Task[Seen] | None = None
-        self._due = {"ray": 0.0, "disk": 0.0, "log": 0.0, "load": 0.0}
+        self._due = dict.fromkeys(("ray", "disk", "log", "load", "sessions"), 0.0)
         self._unknown = 0
         self._look_is_final = False
         self._final_look = False
@@ -39,6 +37,11 @@ class Follower:
         self.seen: Seen | None = None
         """The run's files as last seen; None before the first look that succeeded."""
         self.load: ServerLoad | None = None
+        self.oldest_trial_since: float | None = None
+        self.sessions: frozenset[str] = frozenset()
+        """Names of the driver's session servers, which its trials bear in the agent server."""
+        self.flushed: int | None = None
+        """Trials that were cancelled after the driver's end; None before, and when no server took the flush."""
         self.trouble = ""
         """What cannot be seen at the moment, for the supervisor's own log; empty when all can."""
 
@@ -55,7 +58,9 @@ class Follower:
 
     async def _follow(self, now: float) -> None:
         if self._is_due("load", now, LOAD_SECONDS):
-            self.load = await self._ask_load()
+            await self._ask_load(now)
+        if not self.sessions and self._is_due("sessions", now, SESSIONS_SECONDS):
+            self.sessions = await self._agents.sessions()
         if self._is_due("log", now, LOG_SECONDS):
             await self._save_log()
         if self._is_due("ray", now, RAY_SECONDS):
@@ -66,6 +71,15 @@ class Follower:
             return False
         self._due[what] = now + period
         return True
+
+    async def _ask_load(self, now: float) -> None:
+        self.load = await self._agents.load()
+        age = self.load.oldest_trial_s if self.load else None
+        since = None if age is None else now - age
+        same = since is not None and self.oldest_trial_since is not None
+        # The same trial seen again must not look new by a second of delay: each change is a write.
+        if not (same and abs(since - self.oldest_trial_since) < SAME_TRIAL_SECONDS):  # type: ignore[operator]  # `same`
+            self.oldest_trial_since = since
 
     async def _ask_ray(self, now: float) -> None:
         try:
@@ -83,6 +97,16 @@ class Follower:
         if self.driver.ended:
             self.load = None
             self._due["disk"] = now
+            await self._flush()
+
+    async def _flush(self) -> None:
+        """A driver that was killed has not said farewell: its trials would hold slots until their server notices."""
+        if self.driver.state == "SUCCEEDED" or not self.sessions:
+            return
+        try:
+            self.flushed = await self._agents.flush(self.sessions)
+        except FlushFailedError as error:
+            self.trouble = f"flush: {error}"
 
     async def _save_log(self) -> str:
         """The log's tail, also kept as traces/driver.log: the head pod takes Ray's own copy with it."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import IncarnationId
+from harborrl_trainer.space import Space, coarse
+from harborrl_trainer.supervisor.agents import ServerLoad
 from harborrl_trainer.supervisor.disk import Seen
 from harborrl_trainer.supervisor.verdict import Driver
 
@@ -19,16 +21,23 @@ LOAD_WRITE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class ServerLoad:
-    capacity: int
-    in_flight: int
+class Report:
+    """What one tick of the supervisor knows."""
+
+    driver: Driver
+    seen: Seen
+    load: ServerLoad | None = None
+    oldest_trial_since: float | None = None
+    """When the agent server's oldest trial began, seconds since the epoch."""
+    request: str | None = None
+    """Id of the operator's request that the driver was told."""
+    flushed: int | None = None
+    """Trials that were cancelled after the driver's end."""
 
 
-def document(
-    job: JobDocument, mine: IncarnationId, driver: Driver, seen: Seen, load: ServerLoad | None
-) -> dict[str, Any]:
+def document(job: JobDocument, mine: IncarnationId, report: Report) -> dict[str, Any]:
     """All of the document but `sequence` and `observedAt`, which belong to the write."""
-    claim = next((claim for claim in seen.claims if claim.id == mine), None)
+    driver, seen = report.driver, report.seen
     return {
         "schemaVersion": SCHEMA_VERSION,
         "uid": job.job.uid,
@@ -39,12 +48,23 @@ def document(
             "state": driver.state,
             "message": driver.message,
             "failureClass": driver.failure_class,
+            "cause": driver.cause,
+            "startedAt": None if driver.started_at is None else timestamp(driver.started_at),
         },
-        "resumedFrom": claim.resumed_from if claim else None,
+        "request": {"id": report.request, "flushed": report.flushed} if report.request else None,
+        **_start(mine, seen),
         "rollout": _rollout(job, seen),
         "eval": _evaluation(seen),
         "checkpoint": _checkpoint(job.storage.checkpoints, seen),
-        "agentServer": {"capacity": load.capacity, "inFlight": load.in_flight} if load else None,
+        "agentServer": _agent_server(report),
+        "volumes": {
+            role: {
+                "freeBytes": coarse(space.free_bytes),
+                "neededBytes": coarse(space.needed_bytes),
+                "low": space.is_low,
+            }
+            for role, space in seen.space.items()
+        },
     }
 
 
@@ -52,10 +72,11 @@ def worth_writing(
     written: Mapping[str, Any] | None, candidate: Mapping[str, Any], seconds_since_write: float, *, final: bool
 ) -> bool:
     """Write on change only, at most every 10 s; a final state at once."""
-    changed = _without_load(candidate) != _without_load(written or {})
-    if changed:
+    before = written or {}
+    if _steady(candidate) != _steady(before):
         return final or seconds_since_write >= WRITE_SECONDS
-    return candidate["agentServer"] != (written or {}).get("agentServer") and seconds_since_write >= LOAD_WRITE_SECONDS
+    restless = any(candidate[part] != before.get(part) for part in _RESTLESS)
+    return restless and seconds_since_write >= LOAD_WRITE_SECONDS
 
 
 def stamp(document: Mapping[str, Any], sequence: int, now: float) -> dict[str, Any]:
@@ -94,11 +115,51 @@ def _evaluation(seen: Seen) -> dict[str, Any] | None:
 def _checkpoint(volume: Path, seen: Seen) -> dict[str, Any] | None:
     if seen.checkpoint is None:
         return None
-    return {"rolloutId": seen.checkpoint.rollout, "path": str(seen.checkpoint.path.relative_to(volume))}
+    return {
+        "rolloutId": seen.checkpoint.rollout,
+        "path": str(seen.checkpoint.path.relative_to(volume)),
+        "savedAt": None if seen.checkpoint.saved_at is None else timestamp(seen.checkpoint.saved_at),
+    }
 
 
-def _without_load(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key not in {"agentServer", "sequence", "observedAt"}}
+def _start(mine: IncarnationId, seen: Seen) -> dict[str, Any]:
+    """Where this incarnation began; nothing before its driver has claimed."""
+    claim = next((claim for claim in seen.claims if claim.id == mine), None)
+    if claim is None:
+        return {"resumedFrom": None, "resume": None}
+    return {
+        "resumedFrom": claim.resumed_from,
+        "resume": {
+            "firstRollout": claim.first_rollout,
+            "optimizer": claim.optimizer,
+            "setAside": list(claim.set_aside),
+        },
+    }
+
+
+def _agent_server(report: Report) -> dict[str, Any] | None:
+    if report.load is None:
+        return None
+    since = report.oldest_trial_since
+    return {
+        "capacity": report.load.capacity,
+        "inFlight": report.load.in_flight,
+        "oldestTrialSince": None if since is None else timestamp(since),
+    }
+
+
+def _volume(space: Space) -> dict[str, Any]:
+    return {"freeBytes": coarse(space.free_bytes), "neededBytes": coarse(space.needed_bytes), "low": space.is_low}
+
+
+_RESTLESS = ("agentServer", "volumes")
+"""Parts that change all the time and by themselves are worth one write a minute."""
+
+
+def _steady(document: Mapping[str, Any]) -> dict[str, Any]:
+    low = sorted(role for role, space in (document.get("volumes") or {}).items() if space.get("low"))
+    rest = {key: value for key, value in document.items() if key not in {*_RESTLESS, "sequence", "observedAt"}}
+    return {**rest, "low": low}
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

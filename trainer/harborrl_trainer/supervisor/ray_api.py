@@ -31,6 +31,8 @@ class RayJob:
     status: RayStatus
     message: str = ""
     exit_code: int | None = None
+    started_at: float | None = None
+    """Seconds since the epoch."""
 
     @property
     def ended(self) -> bool:
@@ -115,13 +117,14 @@ def _job(submission_id: str, answer: Any) -> RayJob:
     status = answer.get("status") if isinstance(answer, dict) else None
     if status not in _STATUSES:
         raise RayUnavailableError(f"job {submission_id} has no known status")
-    code = answer.get("driver_exit_code")
+    code, begun = answer.get("driver_exit_code"), answer.get("start_time")
     message = answer.get("message")
     return RayJob(
         submission_id,
         cast("RayStatus", status),
         message if isinstance(message, str) else "",
         code if isinstance(code, int) else None,
+        begun / 1000 if isinstance(begun, int | float) else None,
     )
 
 

@@ -12,7 +12,7 @@ import httpx
 
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
-from harborrl_trainer.supervisor import progress
+from harborrl_trainer.supervisor.agents import HttpAgents
 from harborrl_trainer.supervisor.cluster import KubernetesCluster
 from harborrl_trainer.supervisor.ending import DEFAULT_MARKS, Marks
 from harborrl_trainer.supervisor.ray_api import RayApi
@@ -39,7 +39,7 @@ async def _supervise(job: JobDocument, attempt: int) -> None:
             ray=RayApi(ray),
             cluster=cluster,
             marks=Marks(DEFAULT_MARKS),
-            ask_load=lambda: ask_load(agents, job.agent_server.url),
+            agents=HttpAgents(job, agents),
             now=time.time,
             sleep=asyncio.sleep,
             say=_say,
@@ -64,15 +64,6 @@ def ray_headers(environment: Mapping[str, str]) -> dict[str, str]:
                 f"RAY_AUTH_TOKEN_PATH: cannot read {path} ({error.strerror}); mount Ray's token there"
             ) from error
     return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-async def ask_load(client: httpx.AsyncClient, url: str) -> progress.ServerLoad | None:
-    """Capacity and trials in flight of the agent server; None when it does not say."""
-    try:
-        answer = (await client.get(f"{url.rstrip('/')}/health")).json()
-        return progress.ServerLoad(int(answer["capacity"]), int(answer["in_flight"]))
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _say(line: str) -> None:

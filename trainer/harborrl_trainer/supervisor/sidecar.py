@@ -7,12 +7,14 @@ from harborrl_trainer import files, layout
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.supervisor import progress, start, volumes
+from harborrl_trainer.supervisor.agents import Agents
 from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError
 from harborrl_trainer.supervisor.disk import RunReader, Seen
 from harborrl_trainer.supervisor.ending import STOP_SECONDS, Marks, plan_end
-from harborrl_trainer.supervisor.follower import AskLoad, Follower
+from harborrl_trainer.supervisor.follower import Follower
 from harborrl_trainer.supervisor.publisher import Publisher
 from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError, SubmissionRefusedError
+from harborrl_trainer.supervisor.requests import StopRequests
 from harborrl_trainer.supervisor.start import Follow, Lost, PodLife, Submit
 from harborrl_trainer.supervisor.verdict import Driver, DriverState, lost, missed
 
@@ -31,7 +33,7 @@ class World:
     ray: RayApi
     cluster: Cluster
     marks: Marks
-    ask_load: AskLoad
+    agents: Agents
     now: Callable[[], float]
     """Seconds since the epoch: it is compared with modification times."""
     sleep: Callable[[float], Awaitable[None]]
@@ -48,6 +50,7 @@ class Supervisor:
         self._run = RunLayout.of(job)
         self._told_to_leave = False
         self._last_said = ""
+        self._requests: StopRequests | None = None
 
     def leave(self) -> None:
         """SIGTERM. Without the `terminating` mark it means this container alone, and the driver goes on without us."""
@@ -59,9 +62,14 @@ class Supervisor:
         if follower is None:
             return
         publisher = Publisher(self._world.cluster, follower.id)
+        requests = self._requests = StopRequests(
+            self._world.cluster, self._run.incarnation(*follower.id), self._job.job.uid
+        )
         while not self._told_to_leave:
             if self._world.marks.terminating and not self._world.marks.released:
                 await self._end(follower, publisher)
+            if not self._world.marks.terminating:
+                await requests.step(follower.driver, self._world.now())
             await self._tick(follower, publisher)
             await self._world.sleep(TICK_SECONDS)
         await self._take_leave(follower, publisher)
@@ -79,11 +87,19 @@ class Supervisor:
         await follower.step(self._world.now())
         if follower.seen is not None or follower.driver.ended:
             # Before the first look at the volumes a document would take back what an earlier supervisor reported.
-            document = progress.document(
-                self._job, follower.id, follower.driver, follower.seen or Seen(), follower.load
-            )
+            document = progress.document(self._job, follower.id, self._report(follower))
             await publisher.offer(document, self._world.now(), final=follower.driver.ended)
         self._say(follower, publisher)
+
+    def _report(self, follower: Follower) -> progress.Report:
+        return progress.Report(
+            driver=follower.driver,
+            seen=follower.seen or Seen(),
+            load=follower.load,
+            oldest_trial_since=follower.oldest_trial_since,
+            request=self._requests.given if self._requests else None,
+            flushed=follower.flushed,
+        )
 
     async def _find_driver(self) -> Follower | None:
         """Wait for Ray, then find this pod's driver. None when told to go before there is one; then the pod is free."""
@@ -185,11 +201,12 @@ class Supervisor:
     def _follower(self, incarnation: int, state: DriverState) -> Follower:
         mine = self._run.incarnation(self._attempt, incarnation)
         driver = Driver(layout.submission_id(self._job.job.name, self._attempt, incarnation), state)
-        return Follower(self._world.ray, mine, RunReader(self._run, mine.id), driver, self._world.ask_load)
+        return Follower(self._world.ray, mine, RunReader(self._run, mine.id), driver, self._world.agents)
 
     def _say(self, follower: Follower, publisher: Publisher) -> None:
         driver = follower.driver
         parts = [f"{driver.submission_id} {driver.state}", driver.message, follower.trouble]
+        parts.append(self._requests.trouble if self._requests else "")
         parts.append(f"progress not written: {publisher.trouble}" if publisher.trouble else "")
         self._note("; ".join(part for part in parts if part))
 

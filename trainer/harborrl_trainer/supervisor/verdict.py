@@ -4,17 +4,25 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harborrl_trainer.errors import STOPPED, ConfigurationError, InfrastructureError, StorageError
-from harborrl_trainer.failures import one_line
+from harborrl_trainer.errors import (
+    STOPPED,
+    ConfigurationError,
+    InfrastructureError,
+    RestartAtZeroError,
+    StorageError,
+)
+from harborrl_trainer.failures import MEMORY_ADVICE, one_line
 from harborrl_trainer.supervisor.ray_api import RayJob
 
 type DriverState = Literal["STARTING", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED"]
 type FailureClass = Literal["configuration", "infrastructure", "application", "storage"]
+type Cause = Literal["OutOfMemory", "RestartAtZero"]
 
 _CLASS_OF_CODE: dict[int, FailureClass] = {
     ConfigurationError.exit_code: "configuration",
     InfrastructureError.exit_code: "infrastructure",
     StorageError.exit_code: "storage",
+    RestartAtZeroError.exit_code: "storage",
 }
 _KILLED = frozenset({-9, 137})
 _FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
@@ -32,6 +40,10 @@ class Driver:
     state: DriverState
     message: str = ""
     failure_class: FailureClass | None = None
+    cause: Cause | None = None
+    """Known causes that decide on more than the class: the same end met twice is not tried a third time."""
+    started_at: float | None = None
+    """Seconds since the epoch; None until Ray says so."""
 
     @property
     def submitted(self) -> bool:
@@ -44,6 +56,10 @@ class Driver:
 
 def driver_of(job: RayJob, log_tail: str = "") -> Driver:
     """The driver as Ray tells it; `log_tail` is asked for only when the job has ended."""
+    return replace(_judged(job, log_tail), started_at=job.started_at)
+
+
+def _judged(job: RayJob, log_tail: str) -> Driver:
     if job.status in {"PENDING", "RUNNING", "SUCCEEDED"}:
         return Driver(job.submission_id, job.status)
     if job.status == "STOPPED":
@@ -79,7 +95,8 @@ def _failed(job: RayJob, text: str) -> Driver:
         message = f"Ray lost the driver: {one_line(job.message, 300) or 'it gave no reason'}"
         return Driver(job.submission_id, "FAILED", message, "infrastructure")
     if job.exit_code in _CLASS_OF_CODE:
-        return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), _CLASS_OF_CODE[job.exit_code])
+        cause = _known_cause(job.exit_code, said)
+        return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), _CLASS_OF_CODE[job.exit_code], cause)
     end = "\n".join(text.splitlines()[-_LAST_LINES:])
     if _FULL.search(end):
         return Driver(job.submission_id, "FAILED", f"A volume is full: {said}", "storage")
@@ -88,14 +105,20 @@ def _failed(job: RayJob, text: str) -> Driver:
             "The driver was killed (signal 9), most likely for memory. "
             "Give the head pod more memory or lower microBatchSize or maxSeqLen."
         )
-        return Driver(job.submission_id, "FAILED", message, "infrastructure")
+        return Driver(job.submission_id, "FAILED", message, "infrastructure", "OutOfMemory")
     if _OUT_OF_MEMORY.search(end):
         # The advice first: what Ray says of it is long enough to push it off the line.
         message = one_line(
             f"Out of memory: raise trainer.resources.limits.memory, or lower microBatchSize or maxSeqLen. {said}"
         )
-        return Driver(job.submission_id, "FAILED", message, "application")
+        return Driver(job.submission_id, "FAILED", message, "application", "OutOfMemory")
     return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), "application")
+
+
+def _known_cause(exit_code: int, said: str) -> Cause | None:
+    if exit_code == RestartAtZeroError.exit_code:
+        return "RestartAtZero"
+    return "OutOfMemory" if MEMORY_ADVICE in said else None
 
 
 def _bare(code: int) -> str:

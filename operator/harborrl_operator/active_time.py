@@ -1,0 +1,76 @@
+"""The time that counts towards `activeDeadlineSeconds`: from the first attempt on, suspended and queued time left out.
+
+Kept as seconds up to a moment plus that moment, so that no pass has to happen for time to pass: an operator that was
+away has missed nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from harborrl_operator.clock import from_text, seconds_since, to_text
+from harborrl_operator.constants import Phase, Reason
+from harborrl_operator.draft import Plan
+from harborrl_operator.models import HarborRLJob, JobStatus
+from harborrl_operator.observed import Observed, is_terminating
+
+
+def active_seconds(status: JobStatus, now: datetime) -> float:
+    running = max(seconds_since(status.active_since, now), 0) if status.active_since else 0
+    return status.active_seconds + running
+
+
+def time_spent(job: HarborRLJob, observed: Observed, now: datetime) -> float:
+    """Active seconds as this pass finds them: a queue that took the cluster while nobody looked stopped the clock."""
+    cluster = observed.ray_clusters.get(job.names.ray_cluster(job.status.attempt))
+    if cluster is None or not cluster["spec"].get("suspend"):
+        return active_seconds(job.status, now)
+    return active_seconds(job.status, _stopped(job, observed, now))
+
+
+def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime) -> Plan:
+    """`decided` with the clock started or stopped as its status asks, and looked at again when the time is up."""
+    status = decided.status
+    idle = status.finished_at is not None or status.phase is Phase.SUSPENDED or status.reason == Reason.QUEUED
+    if status.active_since is not None and idle:
+        passed = round(active_seconds(status, _stopped(job, observed, now)))
+        status = status.model_copy(update={"active_seconds": passed, "active_since": None})
+    elif status.active_since is None and status.started_at is not None and not idle:
+        begun = now
+        if job.status.reason == Reason.QUEUED:
+            begun = _last(_queue_changes(job, observed, "False"), now - _LONGEST_BLINDNESS, now)
+        status = status.model_copy(update={"active_since": to_text(begun)})
+    return replace(decided, status=status, requeue_after=_until_deadline(job, status, decided.requeue_after, now))
+
+
+_LONGEST_BLINDNESS = timedelta(days=7)
+"""An older admission is of another stretch."""
+
+
+def _stopped(job: HarborRLJob, observed: Observed, now: datetime) -> datetime:
+    """When the stretch that counts ended, if it has."""
+    since = job.status.active_since
+    return _last(_queue_changes(job, observed, "True"), from_text(since), now) if since else now
+
+
+def _queue_changes(job: HarborRLJob, observed: Observed, suspended: str) -> Iterator[datetime]:
+    """When Kueue took the current cluster (`True`) or let it start (`False`), as KubeRay says."""
+    cluster = observed.ray_clusters.get(job.names.ray_cluster(job.status.attempt))
+    if cluster is None or is_terminating(cluster):
+        return
+    for condition in cluster.get("status", {}).get("conditions") or []:
+        if condition["type"] in ("RayClusterSuspending", "RayClusterSuspended") and condition["status"] == suspended:
+            yield from_text(condition["lastTransitionTime"])
+
+
+def _last(moments: Iterator[datetime], earliest: datetime, now: datetime) -> datetime:
+    """The newest of `moments` between the two, else now."""
+    return max((moment for moment in moments if earliest <= moment <= now), default=now)
+
+
+def _until_deadline(job: HarborRLJob, status: JobStatus, again: float | None, now: datetime) -> float | None:
+    limit = job.spec.active_deadline_seconds
+    if limit is None or status.active_since is None:
+        return again
+    left = max(limit - active_seconds(status, now) + 1, 1.0)
+    return left if again is None else min(again, left)

@@ -1,0 +1,102 @@
+"""What the supervisor reported, copied into status and into the conditions that hang on it alone."""
+
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import ConditionType, Reason
+from harborrl_operator.draft import Draft
+from harborrl_operator.models.status import AgentServerStatus
+from harborrl_operator.progress import Progress, UnreadableProgressError, read_progress
+
+MIB = 1024**2
+
+
+def current_progress(draft: Draft) -> Progress | None:
+    """The report of the current attempt, None before its supervisor wrote one that can be read."""
+    try:
+        progress = read_progress(draft.observed.progress, draft.job.uid)
+    except UnreadableProgressError:
+        return None  # `unreadable` says so
+    return progress if progress is not None and progress.attempt == draft.attempt else None
+
+
+def unreadable(draft: Draft) -> Verdict | None:
+    """A report that is there and cannot be read."""
+    try:
+        read_progress(draft.observed.progress, draft.job.uid)
+    except UnreadableProgressError as error:
+        said = f"ConfigMap {draft.job.names.progress} cannot be read: {error}. The supervisor's next write replaces it."
+        return Verdict(Reason.PROGRESS_UNREADABLE, said)
+    return None
+
+
+def is_live(draft: Draft, progress: Progress | None) -> bool:
+    """Whether the report is of an incarnation whose cluster nobody has taken away."""
+    return progress is not None and progress.incarnation > draft.trainer.released_incarnation
+
+
+def note_progress(draft: Draft) -> None:
+    """Copy the report into status; what a new attempt has not yet written is left as the last one said."""
+    progress = current_progress(draft)
+    if progress is None:
+        return
+    server = draft.value("agent_server") or AgentServerStatus()
+    begun = progress.incarnation != draft.value("incarnation")
+    draft.fields.update(
+        incarnation=progress.incarnation,
+        step=progress.step,
+        rollout=progress.rollout,
+        eval=progress.eval,
+        checkpoint=progress.checkpoint,
+        resume=progress.resume,
+    )
+    if progress.agent_server is not None:
+        draft.fields["agent_server"] = server.model_copy(update=dict(progress.agent_server))
+    since = None if begun else draft.trainer.running_since
+    if progress.driver.started_at:
+        since = progress.driver.started_at
+    elif progress.driver.state == "RUNNING" and is_live(draft, progress):
+        since = since or draft.text_now
+    draft.update_trainer(
+        submission_id=progress.driver.submission_id, driver_state=progress.driver.state, running_since=since
+    )
+    if draft.value("attempts") and draft.value("attempts")[-1].number == draft.attempt:
+        draft.change_attempt(incarnations=progress.incarnation)
+    _note_start(draft, progress)
+    _note_space(draft, progress)
+
+
+def _note_start(draft: Draft, progress: Progress) -> None:
+    """Sets Resumed: where the incarnation began, and what its start could not bring along."""
+    start = progress.resume
+    if start is None:
+        return
+    if start.first_rollout == 0:
+        draft.set(ConditionType.RESUMED, "False", Reason.STARTED_FROM_MODEL, "Began at rollout 0, from the model.")
+        return
+    said = f"Incarnation {progress.incarnation} of attempt {progress.attempt} goes on at rollout {start.first_rollout}."
+    reason = Reason.RESUMED_FROM_CHECKPOINT
+    if start.optimizer is False:
+        reason = Reason.RESUMED_WITHOUT_OPTIMIZER
+        said += (
+            " The checkpoint holds no optimizer state: Adam's moments begin at zero. Set trainer.config.noSaveOptim to"
+            " false to keep them from now on."
+        )
+    if start.set_aside:
+        reason = Reason.RESUMED_FROM_OLDER_CHECKPOINT
+        said += f" Set aside as damaged, and what they held is trained again: {', '.join(start.set_aside)}."
+    draft.set(ConditionType.RESUMED, "True", reason, said)
+
+
+def _note_space(draft: Draft, progress: Progress) -> None:
+    """Sets LowSpace."""
+    if not progress.volumes:
+        return
+    low = [
+        f"storage.{role}: {volume.free_bytes // MIB} MiB free, about {volume.needed_bytes // MIB} MiB will be needed"
+        for role, volume in sorted(progress.volumes.items())
+        if volume.low
+    ]
+    if low:
+        said = f"{'; '.join(low)}. Make room or grow the claim: a full volume ends the attempt."
+        draft.set(ConditionType.LOW_SPACE, "True", Reason.LOW_SPACE, said)
+    else:
+        draft.set(ConditionType.LOW_SPACE, "False", Reason.SPACE_SUFFICIENT)

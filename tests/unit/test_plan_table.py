@@ -1,0 +1,298 @@
+"""The state machine as a table: a life so far, what is seen now -> phase, reason, what is applied, what is deleted.
+
+Each row is a sentence. `life` is what came before: worlds that a pass has seen, and edits of the spec by its owner.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from harborrl_operator.models import HarborRLJob
+from harborrl_operator.observed import Observed
+from support import hrl
+from support.hrl import decide, then
+
+JOB = hrl.job()
+SERVER = {"deployment": hrl.deployment()}
+PASSED = hrl.preflight_pod(JOB, exit_code=0, message=hrl.PASSED)
+REFUSED = hrl.preflight_pod(
+    JOB,
+    exit_code=1,
+    message='{"schemaVersion":1,"ok":false,"findings":[{"severity":"refuse","reason":"NoTasks","message":"none"}]}',
+)
+HELD: dict[str, Any] = {"ray_clusters": {"quickstart-a1": hrl.ray_cluster(JOB, suspend=True)}, "trainer_pods": ()}
+SUSPEND, GO_ON = {"suspend": True}, {"suspend": False}
+ASKED = {"metadata": {"name": "quickstart-request", "namespace": "research", "uid": "cm-9"}}
+ENDING = (hrl.trainer_pod("head", terminating=True),)
+
+
+def runs(state: str = "RUNNING", **changes: Any) -> Observed:
+    failure = changes.pop("failure", None)
+    incarnation = changes.pop("incarnation", 1)
+    report = hrl.progress(state, failure=failure, incarnation=incarnation)
+    return hrl.running_world(JOB, **({"progress": report} | changes))
+
+
+def gone(state: str, **changes: Any) -> Observed:
+    """No cluster and no pod; the last report stays."""
+    return hrl.world(**SERVER, progress=hrl.progress(state), progress_exists=True, **changes)
+
+
+@dataclass(frozen=True)
+class Row:
+    sentence: str
+    seen: Observed
+    phase: str
+    reason: str
+    life: Sequence[Observed | dict[str, Any]] = ()
+    spec: dict[str, Any] = field(default_factory=dict)
+    after: float = 0
+    applies: frozenset[str] = frozenset()
+    """Kinds beside the support (rights, Services, Deployment, document), which each pass repairs."""
+    deletes: frozenset[str] = frozenset()
+
+
+SUPPORT = {"ServiceAccount", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
+RAY, POD, REQUEST = "RayCluster/quickstart-a1", "Pod/quickstart-preflight", "ConfigMap/quickstart-request"
+AGENT, REPORT = "Deployment/quickstart-agent", "ConfigMap/quickstart-progress"
+ALL = frozenset({RAY, AGENT})
+
+ROWS = [
+    # towards a cluster
+    Row("a new job starts its agent server", hrl.world(), "StartingAgentServer", "Starting"),
+    Row(
+        "a job that a check refuses holds nothing",
+        hrl.world(**SERVER, claims={"harborrl-data": None}),
+        "Refused",
+        "ClaimNotFound",
+        deletes=frozenset({AGENT}),
+    ),
+    Row(
+        "a healthy agent server is followed by the preflight",
+        hrl.world(**SERVER),
+        "Preflight",
+        "AwaitingPreflight",
+        applies=frozenset({POD}),
+    ),
+    Row("a refusing preflight refuses the job", hrl.world(**SERVER, preflight_pod=REFUSED), "Refused", "NoTasks"),
+    Row(
+        "a preflight that passed is followed by the cluster",
+        hrl.world(**SERVER, preflight_pod=PASSED),
+        "StartingTrainer",
+        "Starting",
+        applies=frozenset({RAY, REPORT}),
+    ),
+    Row(
+        "no cluster is made while a pod of an earlier one still ends",
+        hrl.world(**SERVER, preflight_pod=PASSED, trainer_pods=ENDING),
+        "StartingTrainer",
+        "WaitingForOldPods",
+    ),
+    Row("a cluster that a queue holds back is waited for", runs(**HELD), "StartingTrainer", "Queued"),
+    Row(
+        "a trainer that never runs fails the job at its deadline",
+        hrl.running_world(JOB, trainer_pods=()),
+        "Failed",
+        "StartDeadlineExceeded",
+        life=[hrl.running_world(JOB, trainer_pods=())],
+        after=1801,
+        deletes=ALL,
+    ),
+    # running
+    Row("a driver that runs is Running", runs(), "Running", "RolloutsAdvancing"),
+    Row("a supervisor that restarts changes nothing", runs(), "Running", "RolloutsAdvancing", life=[runs()]),
+    Row("a driver that finished has succeeded", runs("SUCCEEDED"), "Succeeded", "Completed", deletes=ALL),
+    Row(
+        "a driver that finished has succeeded although its cluster is gone",
+        gone("SUCCEEDED"),
+        "Succeeded",
+        "Completed",
+        life=[runs()],
+        deletes=frozenset({AGENT}),
+    ),
+    Row(
+        "a driver that failed is followed by another attempt",
+        runs("FAILED", failure="infrastructure"),
+        "StartingTrainer",
+        "BackingOff",
+        deletes=frozenset({RAY}),
+    ),
+    Row(
+        "a driver that refused its configuration fails the job",
+        runs("FAILED", failure="configuration"),
+        "Failed",
+        "ConfigurationFailure",
+        deletes=ALL,
+    ),
+    Row(
+        "a full volume fails the job",
+        runs("FAILED", failure="storage"),
+        "Failed",
+        "StorageFailure",
+        deletes=ALL,
+    ),
+    Row(
+        "a head that ends while it saves is waited for",
+        runs(trainer_pods=ENDING),
+        "Running",
+        "RolloutsAdvancing",
+        life=[runs()],
+    ),
+    Row(
+        "a head that is gone is another attempt",
+        runs(trainer_pods=()),
+        "StartingTrainer",
+        "BackingOff",
+        life=[runs()],
+        deletes=frozenset({RAY}),
+    ),
+    Row(
+        "a cluster that somebody deleted is another attempt",
+        gone("RUNNING"),
+        "StartingTrainer",
+        "BackingOff",
+        life=[runs()],
+    ),
+    Row("a run that stalls says so and goes on", runs(), "Running", "AgentServerBusy", life=[runs()], after=1000),
+    Row(
+        "a run that stalls is restarted where the job wants it",
+        runs(),
+        "StartingTrainer",
+        "BackingOff",
+        life=[runs()],
+        spec={"progress.onStall": "Restart"},
+        after=1000,
+        deletes=frozenset({RAY}),
+    ),
+    Row(
+        "a job that was active for too long fails",
+        runs(),
+        "Failed",
+        "ActiveDeadlineExceeded",
+        life=[hrl.world(), runs()],
+        spec={"activeDeadlineSeconds": 60},
+        after=61,
+        deletes=ALL,
+    ),
+    # suspend
+    Row(
+        "a suspend asks a running driver to stop",
+        runs(),
+        "Suspending",
+        "Suspending",
+        life=[runs(), SUSPEND],
+        applies=frozenset({REQUEST}),
+    ),
+    Row(
+        "a suspend of a job whose driver has not begun releases at once",
+        runs("PENDING"),
+        "Suspending",
+        "Suspending",
+        life=[SUSPEND],
+        deletes=ALL,
+    ),
+    Row(
+        "a suspend of a queued job releases its place at once",
+        runs(**HELD),
+        "Suspended",
+        "Suspended",
+        life=[SUSPEND],
+        deletes=ALL,
+    ),
+    Row(
+        "a suspend of a finished job changes nothing",
+        runs("SUCCEEDED"),
+        "Succeeded",
+        "Completed",
+        life=[runs("SUCCEEDED"), SUSPEND],
+        deletes=ALL,
+    ),
+    Row(
+        "a driver that stopped as asked is released",
+        runs("STOPPED"),
+        "Suspending",
+        "Suspending",
+        life=[runs(), SUSPEND],
+        deletes=ALL,
+    ),
+    Row(
+        "a job whose pods are gone is Suspended",
+        gone("STOPPED"),
+        "Suspended",
+        "Suspended",
+        life=[runs(), SUSPEND],
+        deletes=frozenset({AGENT}),
+    ),
+    Row(
+        "a job that is suspended between two attempts waits for no pause",
+        gone("FAILED"),
+        "Suspended",
+        "Suspended",
+        life=[runs("FAILED", failure="infrastructure"), SUSPEND],
+        deletes=frozenset({AGENT}),
+    ),
+    Row(
+        "a job that is no longer suspended goes on from its preflight",
+        gone("STOPPED"),
+        "Preflight",
+        "AwaitingPreflight",
+        life=[runs(), SUSPEND, runs("STOPPED"), gone("STOPPED"), GO_ON],
+        applies=frozenset({POD}),
+    ),
+    Row(
+        "a job that goes on counts its new head as the next incarnation",
+        runs(incarnation=2),
+        "Running",
+        "RolloutsAdvancing",
+        life=[runs(), SUSPEND, runs("STOPPED"), gone("STOPPED"), GO_ON],
+    ),
+    Row(
+        "a suspend that is taken back while the driver runs lets it run",
+        runs(request=ASKED),
+        "Running",
+        "RolloutsAdvancing",
+        life=[runs(), SUSPEND, runs(), GO_ON],
+        deletes=frozenset({REQUEST}),
+    ),
+    Row(
+        "a driver that stops although the suspend was taken back costs no attempt",
+        runs("STOPPED"),
+        "StartingTrainer",
+        "WaitingForOldPods",
+        life=[runs(), SUSPEND, runs(), GO_ON],
+        deletes=frozenset({RAY}),
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.sentence.replace(" ", "_") for row in ROWS])
+def test(row: Row) -> None:
+    job = hrl.job(row.spec)
+    for step in row.life:
+        job = edited(job, step) if isinstance(step, dict) else then(job, decide(job, step))
+    decided = decide(job, row.seen, after=row.after)
+    assert (decided.status.phase, decided.status.reason) == (row.phase, row.reason), decided.status.message
+    applied = {name for name in hrl.applied(decided) if name.split("/")[0] not in SUPPORT and name not in SUPPORT}
+    assert applied == row.applies
+    assert set(hrl.deleted(decided)) == row.deletes
+
+
+def edited(job: HarborRLJob, changes: dict[str, Any]) -> HarborRLJob:
+    return replace(job, spec=job.spec.model_copy(update=changes))
+
+
+def test_every_phase_is_reached_by_a_row() -> None:
+    phases = {row.phase for row in ROWS}
+    assert phases == {
+        "StartingAgentServer",
+        "Refused",
+        "Preflight",
+        "StartingTrainer",
+        "Running",
+        "Succeeded",
+        "Failed",
+        "Suspending",
+        "Suspended",
+    }

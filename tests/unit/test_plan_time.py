@@ -1,0 +1,116 @@
+"""What counts towards a deadline, what does not, and who is missing when one passes."""
+
+from typing import Any
+
+import pytest
+
+from harborrl_operator.active_time import active_seconds
+from harborrl_operator.models import HarborRLJob
+from support import hrl
+from support.hrl import NOW, condition, decide, message, then
+
+DEADLINE = {"activeDeadlineSeconds": 1000, "queueName": "h200"}
+
+
+def started(changes: dict[str, Any] | None = None) -> HarborRLJob:
+    job = hrl.job(DEADLINE | (changes or {}))
+    return then(job, decide(job, hrl.world()))
+
+
+def held_back(job: HarborRLJob, *, since: float | None = None, until: float | None = None) -> Any:
+    """Kueue's and KubeRay's word on the cluster; times in seconds from now, which `ago` counts backwards."""
+    conditions = []
+    if since is not None:
+        conditions.append(
+            {"type": "RayClusterSuspended", "status": "True", "lastTransitionTime": hrl.ago(-since), "reason": "x"}
+        )
+    if until is not None:
+        conditions.append(
+            {"type": "RayClusterSuspended", "status": "False", "lastTransitionTime": hrl.ago(-until), "reason": "x"}
+        )
+    suspended = until is None
+    cluster = {"quickstart-a1": hrl.ray_cluster(job, suspend=suspended, conditions=conditions)}
+    pods = () if suspended else (hrl.trainer_pod("head"), hrl.trainer_pod("worker"))
+    return hrl.running_world(job, ray_clusters=cluster, trainer_pods=pods)
+
+
+class TestActiveTime:
+    def test_begins_with_the_first_attempt_and_passes_without_any_pass(self) -> None:
+        job = started()
+        assert job.status.active_since == "2026-01-01T12:00:00Z"
+        late = decide(job, hrl.running_world(job, progress=hrl.progress()), after=1001)
+        assert condition(late, "Failed") == ("True", "ActiveDeadlineExceeded")
+        assert "suspended and queued time not counted" in message(late, "Failed")
+
+    def test_asks_to_be_looked_at_when_it_is_up(self) -> None:
+        job = started()
+        seen = hrl.running_world(job, progress=hrl.progress())
+        assert decide(job, seen, after=990).requeue_after == pytest.approx(11)
+
+    def test_stands_still_while_the_job_is_suspended(self) -> None:
+        job = then(started(), decide(started(), hrl.world()), suspend=True)
+        suspended = then(job, decide(job, hrl.world(), after=400), suspend=True)
+        assert (suspended.status.active_seconds, suspended.status.active_since) == (400, None)
+        still = decide(suspended, hrl.world(), after=90_000)
+        assert still.status.phase == "Suspended"
+        resumed = then(
+            suspended, decide(then(suspended, still, suspend=False), hrl.world(), after=90_000), suspend=False
+        )
+        assert active_seconds(resumed.status, NOW) == 400
+        assert decide(resumed, hrl.world(), after=90_500).status.finished_at is None
+        assert decide(resumed, hrl.world(), after=90_700).status.reason == "ActiveDeadlineExceeded"
+
+    def test_goes_on_while_a_suspend_still_holds_its_pods(self) -> None:
+        job = then(started(), decide(started(), hrl.world()), suspend=True)
+        ending = decide(job, hrl.world(trainer_pods=(hrl.trainer_pod(terminating=True),)), after=400)
+        assert (ending.status.active_seconds, ending.status.active_since) == (0, "2026-01-01T12:00:00Z")
+
+    def test_stands_still_while_a_queue_holds_the_cluster_back(self) -> None:
+        job = started()
+        queued = then(job, decide(job, held_back(job), after=100))
+        assert (queued.status.active_seconds, queued.status.active_since) == (100, None)
+        assert decide(queued, held_back(job), after=90_000).status.finished_at is None
+
+    def test_is_what_kuberay_says_when_the_operator_was_away_at_the_change(self) -> None:
+        job = started()
+        queued = then(job, decide(job, held_back(job, since=100), after=5000))
+        assert queued.status.active_seconds == 100
+        back = decide(queued, held_back(job, until=5600), after=6000)
+        assert back.status.active_since == "2026-01-01T13:33:20Z"
+
+    def test_is_not_taken_from_a_change_of_an_earlier_stretch(self) -> None:
+        job = started()
+        assert decide(job, held_back(job, since=-50), after=100).status.active_seconds == 100
+
+    def test_is_kept_when_the_job_ends(self) -> None:
+        job = started()
+        done = decide(job, hrl.running_world(job, progress=hrl.progress("SUCCEEDED")), after=300)
+        assert (done.status.active_seconds, done.status.active_since) == (300, None)
+
+    def test_is_none_for_a_job_that_was_never_admitted(self) -> None:
+        refused = decide(hrl.job(DEADLINE | {"rollout.agentTrialTimeoutSeconds": 1}), hrl.world(), after=5)
+        assert (refused.status.phase, refused.status.active_since) == ("Refused", None)
+
+
+class TestTheStartDeadline:
+    def late(self, *pods: dict[str, Any]) -> str:
+        job = hrl.job({"trainer.startDeadlineSeconds": 300, "trainer.nodes": 4})
+        seen = hrl.running_world(job, trainer_pods=pods)
+        decided = decide(then(job, decide(job, seen)), seen, after=301)
+        assert condition(decided, "Failed") == ("True", "StartDeadlineExceeded")
+        return message(decided, "Failed")
+
+    def test_names_each_pod_that_is_missing_and_counts_those_that_were_never_created(self) -> None:
+        waiting = hrl.trainer_pod("worker", phase="Pending", ready=False)
+        del waiting["spec"]["nodeName"]
+        said = self.late(hrl.trainer_pod("head"), waiting)
+        assert "Missing pods: quickstart-a1-worker (Pending, on no node), 2 not created." in said
+        assert "quickstart-a1-head" not in said.split("Last obstacle")[0]
+
+    def test_names_a_few_of_many(self) -> None:
+        pods = [hrl.trainer_pod(f"worker-{n:02}", phase="Pending", ready=False) for n in range(12)]
+        assert "worker-07 (Pending, on node-1), 4 more." in self.late(*pods)
+
+    def test_says_nothing_of_pods_when_the_driver_alone_is_missing(self) -> None:
+        pods = [hrl.trainer_pod(role) for role in ("head", "worker-1", "worker-2", "worker-3")]
+        assert "Missing pods" not in self.late(*pods)
