@@ -168,6 +168,7 @@ class Reason(StrEnum):
     NOT_RUNNING = "NotRunning"
     NO_PROGRESS = "NoProgress"
     PROGRESS_UNREADABLE = "ProgressUnreadable"
+    OPERATOR_ERROR = "OperatorError"
     AGENT_SERVER_BUSY = "AgentServerBusy"
     MOVING = "Moving"
     CAPACITY_TIGHT = "CapacityTight"

@@ -36,6 +36,8 @@ def transitions(before: JobStatus, after: JobStatus) -> list[Transition]:
         out.append(Transition(kind, after.reason, f"{after.phase}: {after.message}"))
     if after.attempt != before.attempt:
         out.append(Transition("Warning", "AttemptFailed", after.message))
+    if after.reason == Reason.OPERATOR_ERROR and before.reason != after.reason:
+        out.append(Transition("Warning", after.reason, after.message))
     earlier = {condition.type: condition for condition in before.conditions}
     for condition in after.conditions:
         then = earlier.get(condition.type)
