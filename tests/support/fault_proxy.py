@@ -63,8 +63,8 @@ class FaultProxy:
     calls: list[Call] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     port: int = 0
-    _streams: list[tuple[Call, asyncio.Event]] = field(default_factory=list)
-    _muted: set[int] = field(default_factory=set)
+    _streams: list[tuple[Call, "asyncio.Future[bool]"]] = field(default_factory=list)
+    """Open watches; the future is set to True to cut one, to False to make it silent."""
     _site: web.TCPSite | None = None
     _runner: web.AppRunner | None = None
     _client: aiohttp.ClientSession | None = None
@@ -104,9 +104,16 @@ class FaultProxy:
 
     def mute(self, matches: Callable[[Call], bool]) -> int:
         """Open watch streams that match say nothing from now on, and do not end: a half-open connection."""
-        chosen = [event for call, event in self._streams if matches(call)]
-        for event in chosen:
-            event.set()
+        return self._tell(matches, is_cut=False)
+
+    def cut(self, matches: Callable[[Call], bool]) -> int:
+        """Open watch streams that match end, as they do now and then; the client asks again."""
+        return self._tell(matches, is_cut=True)
+
+    def _tell(self, matches: Callable[[Call], bool], *, is_cut: bool) -> int:
+        chosen = [told for call, told in self._streams if matches(call) and not told.done()]
+        for told in chosen:
+            told.set_result(is_cut)
         return len(chosen)
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
@@ -142,13 +149,21 @@ class FaultProxy:
             return out
 
     async def _stream(self, answer: aiohttp.ClientResponse, out: web.StreamResponse, call: Call) -> None:
-        entry = (call, asyncio.Event())
+        told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        entry = (call, told)
         self._streams.append(entry)
-        muted = entry[1]
         try:
-            async for chunk in answer.content.iter_any():
-                if muted.is_set():
+            while True:
+                read = asyncio.ensure_future(answer.content.readany())
+                await asyncio.wait((read, told), return_when=asyncio.FIRST_COMPLETED)
+                if told.done():
+                    read.cancel()
+                    if told.result():
+                        return
                     await asyncio.Event().wait()
+                chunk = read.result()
+                if not chunk:
+                    return
                 await out.write(chunk)
         finally:
             self._streams.remove(entry)
