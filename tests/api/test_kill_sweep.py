@@ -8,24 +8,20 @@ stage is compared with the undisturbed life, so that each kill is judged by itse
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from devcluster.controlplane import RunningControlPlane, control_plane
-from devcluster.gobuild import render_kuberay
+from devcluster.controlplane import RunningControlPlane
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.reconcile import Reconciler
 from harborrl_operator.transport import READS, Answer, Request, Send
 from support import hrl
-from support.kubectl import Kubectl
 from support.simulated_life import JOB, STAGES, Life
 
 pytestmark = pytest.mark.api
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_PASSES = 8
 LIVES_AT_ONCE = 4
 
@@ -108,27 +104,9 @@ async def live(cluster: Cluster, namespace: str, fatal: int = -1, *, is_late: bo
     return story
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningControlPlane]:
-    """An API server of its own, without controllers: whatever happens, the test did it or the operator."""
-    with control_plane(tmp_path_factory.mktemp("sweep")) as running:
-        kubectl = Kubectl(running.kubectl, str(running.kubeconfig), "kuberay-system")
-        kuberay = running.directory / "kuberay.yaml"
-        render_kuberay(kuberay, running.kubectl)
-        kubectl.ok("apply", "--server-side", "--filename", str(kuberay), timeout=120)
-        kubectl.ok("apply", "--filename", str(ROOT / "crds" / "harborrljobs.yaml"))
-        served = ("crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io")
-        kubectl.ok("wait", "--for=create", *served)
-        kubectl.ok("wait", "--for=condition=Established", *served)
-        kubectl.ok("create", "namespace", "harborrl-sandboxes")
-        kubectl.ok("label", "namespace", "harborrl-sandboxes", "harborrl.dev/sandboxes=true")
-        running.kill("kube-controller-manager")
-        yield running
-
-
 @pytest.fixture
-async def cluster(plane: RunningControlPlane) -> AsyncIterator[Cluster]:
-    connected = await Cluster.connect(str(plane.kubeconfig))
+async def cluster(bare_plane: RunningControlPlane) -> AsyncIterator[Cluster]:
+    connected = await Cluster.connect(str(bare_plane.kubeconfig))
     yield connected
     await connected.close()
 

@@ -38,11 +38,15 @@ class Life:
         return self.begun + timedelta(seconds=self.passed)
 
     async def begin(self) -> None:
-        await self.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        if await self.cluster.get("Namespace", None, self.namespace) is None:
+            await self.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         meta = {"name": hrl.SETTINGS.default_claim, "namespace": self.namespace}
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
         await self.cluster.create(claim)
+        await self.submit()
+
+    async def submit(self) -> None:
         job = {
             "apiVersion": "harborrl.dev/v1alpha1",
             "kind": "HarborRLJob",
