@@ -26,6 +26,7 @@ async def job_changed(
     memo.runtime.queue.add(key)
     if type == "DELETED":
         memo.runtime.jobs.forget(key)
+        memo.runtime.applied.forget_namespace(namespace)
         memo.runtime.sweep_soon()
     else:
         memo.runtime.jobs.note(key, status)
@@ -34,9 +35,11 @@ async def job_changed(
 @kopf.on.event("apps", "v1", "deployments", labels=_OURS)
 @kopf.on.event("v1", "pods", labels=_OURS)
 @kopf.on.event("v1", "configmaps", labels=_OURS)
+@kopf.on.event("v1", "services", labels=_OURS)
 @kopf.on.event("ray.io", "v1", "rayclusters", labels=_OURS)
 async def child_changed(
     name: str | None,
+    body: kopf.Body,
     labels: kopf.Labels,
     type: str | None,  # noqa: A002 - kopf passes it by this name
     memo: kopf.Memo,
@@ -45,6 +48,7 @@ async def child_changed(
     if name == HEARTBEAT:
         memo.runtime.liveness.seen()
         return
+    memo.runtime.applied.seen(body["kind"], body, is_deleted=type == "DELETED")
     job, namespace, role = labels.get(LABEL_JOB), labels.get(LABEL_JOB_NAMESPACE), labels.get(LABEL_ROLE)
     if job and namespace and role not in _NO_CHILDREN:
         memo.runtime.queue.add((namespace, job))

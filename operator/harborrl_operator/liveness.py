@@ -18,7 +18,7 @@ LONGEST_SILENCE_SECONDS = 600.0
 """An API server that is away is no fault of ours, and a restart brings it no nearer; a client that is broken is one."""
 
 HEARTBEAT = "harborrl-operator-heartbeat"
-WATCHED = ("harborrljobs", "deployments", "pods", "rayclusters", "configmaps")
+WATCHED = ("harborrljobs", "deployments", "pods", "rayclusters", "configmaps", "services")
 OPTIONAL = {"rayclusters": "RayCluster"}
 """Not served before KubeRay is installed: its watcher is missed only after it was there. Jobs say so."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from harborrl_operator import metrics
 from harborrl_operator.announcer import Announcer
+from harborrl_operator.applied import Applied
 from harborrl_operator.clock import to_text
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import API_VERSION, KIND
@@ -39,6 +40,7 @@ class Reconciler:
     def __init__(self, cluster: Cluster, settings: Settings, now: Callable[[], datetime]) -> None:
         self._cluster, self._settings, self._now = cluster, settings, now
         self._announcer = Announcer(cluster, now)
+        self.applied = Applied()
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Seconds after which to look again, None when only an event can change anything.
@@ -68,6 +70,10 @@ class Reconciler:
         """What keeps a pass from deciding is said in the status before it is raised."""
         try:
             observed = await observe(self._cluster, job, self._settings, now)
+            if observed.deployment is None:
+                self.applied.drop("Deployment", job.namespace, job.names.agent)
+            if not observed.progress_exists:
+                self.applied.drop("ConfigMap", job.namespace, job.names.progress)
             return plan(without_fault(job), observed, self._settings, now)
         except NotLeadingError:
             raise
@@ -84,6 +90,7 @@ class Reconciler:
         failures: list[ClusterError] = []
         for gone in decided.delete:
             try:
+                self.applied.drop(gone.kind, gone.namespace, gone.name)
                 await self._cluster.delete(gone.kind, gone.namespace, gone.name, gone.uid)
             except ClusterError as error:
                 failures.append(error)
@@ -98,7 +105,8 @@ class Reconciler:
 
     async def _bring(self, thing: dict[str, Any], job: HarborRLJob) -> None:
         if thing["kind"] not in CREATED_ONCE:
-            await self._cluster.apply(thing)
+            if not self.applied.holds(thing, self._now()):
+                self.applied.note(thing, await self._cluster.apply(thing), self._now())
             return
         try:
             await self._cluster.create(thing)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from harborrl_operator import metrics
+from harborrl_operator.applied import Applied
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError
 from harborrl_operator.job_book import JobBook
@@ -56,6 +57,10 @@ class Runtime:
         """Drop everything at once: nothing can be written any more."""
         for task in self.tasks:
             task.cancel()
+
+    @property
+    def applied(self) -> Applied:
+        return self._reconciler.applied
 
     def sweep_soon(self) -> None:
         self._sweep_wanted.set()

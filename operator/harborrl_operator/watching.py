@@ -17,7 +17,13 @@ from harborrl_operator.runtime import Runtime
 
 __all__ = ["handlers", "kopf_settings", "watch"]
 
-CHILDREN = (("apps", "v1", "deployments"), ("v1", "pods"), ("v1", "configmaps"), ("ray.io", "v1", "rayclusters"))
+CHILDREN = (
+    ("apps", "v1", "deployments"),
+    ("v1", "pods"),
+    ("v1", "configmaps"),
+    ("v1", "services"),
+    ("ray.io", "v1", "rayclusters"),
+)
 SELECTOR = f"{LABEL_JOB},{LABEL_ROLE} notin ({Role.SANDBOX},{Role.ANCHOR})"
 """Sandboxes and their anchors are made in hundreds by agent servers; no decision looks at them."""
 
