@@ -196,6 +196,10 @@ def install(plane: RunningControlPlane, folder: Path) -> None:
     render_kuberay(kuberay, plane.kubectl)
     kubectl = [plane.kubectl, "--kubeconfig", str(plane.kubeconfig)]
     crd = str(ROOT / "crds" / "harborrljobs.yaml")
+    # The control plane's own range has 254 addresses; each job takes two.
+    wide = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "wide"}}
+    text = json.dumps(wide | {"spec": {"cidrs": ["10.158.0.0/16"]}})
+    subprocess.run([*kubectl, "create", "--filename", "-"], input=text, text=True, check=True, capture_output=True)
     subprocess.run([*kubectl, "apply", "--server-side", "--filename", str(kuberay)], check=True, capture_output=True)
     subprocess.run([*kubectl, "apply", "--filename", crd], check=True, capture_output=True)
     for kind in ("crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io"):

@@ -72,6 +72,14 @@ def bare_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCont
 
 
 @pytest.fixture
+async def bare_cluster(bare_plane: RunningControlPlane) -> AsyncIterator[Cluster]:
+    """With every right on the bare API server."""
+    connected = await Cluster.connect(str(bare_plane.kubeconfig))
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
 def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
     """A namespace of the test's own, with the default claim."""
     name = f"t-{abs(hash(request.node.nodeid)) % 10**8}"

@@ -9,11 +9,9 @@ import asyncio
 import dataclasses
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from devcluster.controlplane import RunningControlPlane
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.reconcile import Reconciler
@@ -118,23 +116,16 @@ async def live(cluster: Cluster, namespace: str, fatal: int = -1) -> Story:
     return Story(images, writes, mortal.made, operators.kills, said)
 
 
-@pytest.fixture
-async def cluster(bare_plane: RunningControlPlane) -> AsyncIterator[Cluster]:
-    connected = await Cluster.connect(str(bare_plane.kubeconfig))
-    yield connected
-    await connected.close()
-
-
-async def test_a_kill_at_any_call_changes_nothing_about_the_rest_of_the_life(cluster: Cluster) -> None:
+async def test_a_kill_at_any_call_changes_nothing_about_the_rest_of_the_life(bare_cluster: Cluster) -> None:
     run = secrets.token_hex(3)
-    undisturbed = await live(cluster, f"sweep-{run}")
+    undisturbed = await live(bare_cluster, f"sweep-{run}")
     assert undisturbed.made == [f"{JOB}-a1", f"{JOB}-a2"]
     assert undisturbed.kills == 0
     slots = asyncio.Semaphore(LIVES_AT_ONCE)
 
     async def disturbed(fatal: int) -> Story:
         async with slots:
-            return await live(cluster, f"sweep-{run}-{fatal}", fatal)
+            return await live(bare_cluster, f"sweep-{run}-{fatal}", fatal)
 
     places = range(1, max(undisturbed.writes) + 1)
     stories = await asyncio.gather(*map(disturbed, places))

@@ -113,27 +113,20 @@ def installed(request: pytest.FixtureRequest, bare_plane: RunningControlPlane) -
 
 
 @pytest.fixture
-async def admin_cluster(bare_plane: RunningControlPlane) -> AsyncIterator[Cluster]:
-    connected = await Cluster.connect(str(bare_plane.kubeconfig))
-    yield connected
-    await connected.close()
-
-
-@pytest.fixture
 async def proxy(bare_plane: RunningControlPlane) -> AsyncIterator[FaultProxy]:
     async with fault_proxy(bare_plane) as running:
         yield running
 
 
 async def test_the_charts_rights_suffice_for_all_that_the_operator_does_and_none_is_left_over(
-    installed: Installation, admin_cluster: Cluster, bare_plane: RunningControlPlane, proxy: FaultProxy, tmp_path: Path
+    installed: Installation, bare_cluster: Cluster, bare_plane: RunningControlPlane, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     config = kubeconfig(tmp_path, proxy.url, installed.token)
     limited = await Cluster.connect(str(config))
     try:
-        await live(installed, admin_cluster, limited)
-        await run_process(installed, admin_cluster, config, tmp_path)
-        await clean_up(installed, admin_cluster, limited, Admin(bare_plane))
+        await live(installed, bare_cluster, limited)
+        await run_process(installed, bare_cluster, config, tmp_path)
+        await clean_up(installed, bare_cluster, limited, Admin(bare_plane))
     finally:
         await limited.close()
     used = {(call.verb, call.resource) for call in proxy.calls if call.resource}
@@ -209,5 +202,21 @@ async def run_process(installed: Installation, admin: Cluster, config: Path, fol
         await until(is_judged, START_SECONDS, "it works")
 
 
-async def test_what_helm_test_asks_is_answered_by_a_real_api_server(admin_cluster: Cluster) -> None:
-    assert await admit(admin_cluster, "default") is None
+async def test_what_helm_test_asks_is_answered_by_a_real_api_server(bare_cluster: Cluster) -> None:
+    assert await admit(bare_cluster, "default") is None
+
+
+async def test_the_operators_pods_are_admitted_where_pod_security_is_restricted(
+    installed: Installation, bare_plane: RunningControlPlane
+) -> None:
+    admin, level = Admin(bare_plane), "pod-security.kubernetes.io/enforce"
+    admin("label", "namespace", installed.system, f"{level}=restricted")
+    deployment = next(thing for thing in installed.rendered if thing["kind"] == "Deployment")
+    hook = next(thing for thing in installed.rendered if thing["kind"] == "Pod")
+    pods = {
+        "operator": {"metadata": {"name": "operator"}, "spec": deployment["spec"]["template"]["spec"]},
+        "hook": {"metadata": {"name": "hook"}, "spec": hook["spec"] | {"serviceAccountName": "harborrl-operator"}},
+    }
+    for pod in pods.values():
+        text = json.dumps({"apiVersion": "v1", "kind": "Pod", **pod})
+        admin("create", "--dry-run=server", "--namespace", installed.system, "--filename", "-", stdin=text)

@@ -91,7 +91,8 @@ class Life:
         return _MOMENT.sub(self._offset, text)
 
     def _offset(self, moment: re.Match[str]) -> str:
-        return f"T+{(from_text(moment[0]) - self.begun).total_seconds():.0f}"
+        passed = (from_text(moment[0]) - self.begun).total_seconds()
+        return f"T+{passed:.0f}" if passed > -3600 else "LONG AGO"
 
 
 def _addresses(things: Mapping[str, Any]) -> list[str]:
