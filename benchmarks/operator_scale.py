@@ -202,9 +202,11 @@ def install(plane: RunningControlPlane, folder: Path) -> None:
     subprocess.run([*kubectl, "create", "--filename", "-"], input=text, text=True, check=True, capture_output=True)
     subprocess.run([*kubectl, "apply", "--server-side", "--filename", str(kuberay)], check=True, capture_output=True)
     subprocess.run([*kubectl, "apply", "--filename", crd], check=True, capture_output=True)
-    for kind in ("crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io"):
-        subprocess.run([*kubectl, "wait", "--for=create", kind], check=True, capture_output=True)
-        subprocess.run([*kubectl, "wait", "--for=condition=Established", kind], check=True, capture_output=True)
+    served = ("crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io")
+    # kubectl gives up on a CRD whose status is still empty.
+    wait = [*kubectl, "wait", "--for=condition=Established", *served]
+    while subprocess.run(wait, check=False, capture_output=True).returncode:
+        time.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,12 @@ async def test_a_supervisor_may_write_its_jobs_report_and_no_other_config_map(
 
     assert may("patch", f"configmaps/{JOB}-progress")
     assert may("get", f"configmaps/{JOB}-progress")
-    refused = [("patch", f"configmaps/{JOB}-config"), ("get", "configmaps/other"), ("list", "configmaps")]
+    assert may("get", f"configmaps/{JOB}-request")
+    refused = [
+        ("patch", f"configmaps/{JOB}-config"),
+        ("patch", f"configmaps/{JOB}-request"),
+        ("get", "configmaps/other"),
+        ("list", "configmaps"),
+    ]
     refused += [("create", "configmaps"), ("delete", f"configmaps/{JOB}-progress"), ("get", "secrets")]
     assert [what for what in refused if may(*what)] == []

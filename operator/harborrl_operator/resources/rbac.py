@@ -42,18 +42,13 @@ def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
 
 
 def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
-    """The right to report: one ConfigMap by its name, for as long as the job exists."""
+    """The right to report and to read requests: two ConfigMaps by name, for as long as the job exists."""
     names = job.job.names
     meta = metadata(job.job, names.trainer_role, Role.TRAINER)
-    rule = {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "resourceNames": [names.progress],
-        "verbs": ["get", "patch"],
-    }
+    rules = [_named("get", names.progress, names.request), _named("patch", names.progress)]
     api_version = "rbac.authorization.k8s.io/v1"
     return [
-        {"apiVersion": api_version, "kind": "Role", "metadata": meta, "rules": [rule]},
+        {"apiVersion": api_version, "kind": "Role", "metadata": meta, "rules": rules},
         {
             "apiVersion": api_version,
             "kind": "RoleBinding",
@@ -62,6 +57,10 @@ def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
             "subjects": [{"kind": "ServiceAccount", "name": TRAINER_ACCOUNT, "namespace": job.job.namespace}],
         },
     ]
+
+
+def _named(verb: str, *config_maps: str) -> dict[str, Any]:
+    return {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": list(config_maps), "verbs": [verb]}
 
 
 def _account(namespace: str, name: str) -> dict[str, Any]:
