@@ -23,8 +23,8 @@ OPTIONAL = {"rayclusters": "RayCluster"}
 """Not served before KubeRay is installed: its watcher is missed only after it was there. Jobs say so."""
 
 
-class NewKindError(Exception):
-    """The API server serves a kind that was not there when the watchers were started: start again."""
+class OutdatedWatchError(Exception):
+    """There is something to watch that was not there when the watchers were started: start again."""
 
 
 class Liveness:

@@ -16,6 +16,7 @@ from harborrl_operator.elector import Elector
 from harborrl_operator.models import Settings
 from harborrl_operator.probes import Probes
 from harborrl_operator.runtime import Runtime
+from harborrl_operator.scope import served
 from harborrl_operator.transport import fenced
 from harborrl_operator.watching import watch
 
@@ -32,8 +33,11 @@ async def operate(environment: Mapping[str, str]) -> int:
     stop = asyncio.Event()
     _stop_on_signals(stop)
     cluster = (await Cluster.connect()).through(metrics.counted)
-    process = Process(cluster, Settings.from_environment(environment), _identity(environment), stop)
     try:
+        settings, closed = await served(cluster, Settings.from_environment(environment))
+        if closed:
+            logger.error("namespaces that do not let us serve them: %s; is one of them gone?", ", ".join(closed))
+        process = Process(cluster, settings, closed, _identity(environment), stop)
         return await process.run(int(environment.get("HARBORRL_PROBE_PORT", PROBE_PORT)))
     finally:
         await cluster.close()
@@ -42,10 +46,13 @@ async def operate(environment: Mapping[str, str]) -> int:
 class Process:
     """A candidate that leads once it is elected."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, identity: str, stop: asyncio.Event) -> None:
+    def __init__(
+        self, cluster: Cluster, settings: Settings, closed: tuple[str, ...], identity: str, stop: asyncio.Event
+    ) -> None:
         self._settings, self._stop = settings, stop
         self._elector = Elector(cluster, settings.operator_namespace, identity, time.monotonic)
-        self._runtime = Runtime(cluster.through(lambda send: fenced(send, self._elector.seconds_left)), settings)
+        fenced_cluster = cluster.through(lambda send: fenced(send, self._elector.seconds_left))
+        self._runtime = Runtime(fenced_cluster, settings, closed)
         self._probes = Probes(self._elector, self._runtime)
 
     async def run(self, port: int) -> int:

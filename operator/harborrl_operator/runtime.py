@@ -11,9 +11,10 @@ from harborrl_operator.applied import Applied
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError
 from harborrl_operator.job_book import JobBook
-from harborrl_operator.liveness import BEAT_SECONDS, Liveness, NewKindError, heartbeat, live_watchers, unwatched
+from harborrl_operator.liveness import BEAT_SECONDS, Liveness, OutdatedWatchError, heartbeat, live_watchers, unwatched
 from harborrl_operator.models import Settings
 from harborrl_operator.reconcile import Reconciler
+from harborrl_operator.scope import lets_us
 from harborrl_operator.sweeper import SWEEP_SECONDS, sweep
 from harborrl_operator.work_queue import Key, WorkQueue
 
@@ -26,8 +27,10 @@ DRAIN_SECONDS = 15.0
 class Runtime:
     """Lives as long as this process leads."""
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings, closed: tuple[str, ...] = ()) -> None:
         self._cluster, self._settings = cluster, settings
+        self._closed = closed
+        """Namespaces that we would serve and that did not let us when this process began."""
         self._reconciler = Reconciler(cluster, settings, lambda: datetime.now(UTC))
         self.queue = WorkQueue(self._pass)
         self.liveness = Liveness(time.monotonic)
@@ -96,7 +99,10 @@ class Runtime:
     async def _beat(self) -> None:
         for kind in unwatched(self._watchers()):
             if await self._cluster.serves(kind):
-                raise NewKindError(f"{kind} is served now; it was not when watching began")
+                raise OutdatedWatchError(f"{kind} is served now; it was not when watching began")
+        for namespace in self._closed:
+            if await lets_us(self._cluster, namespace):
+                raise OutdatedWatchError(f"namespace {namespace} lets us serve it now; it did not when watching began")
         await self._cluster.apply(heartbeat(self._settings.heartbeat_namespace, int(time.time())))
         self.liveness.sent()
 

@@ -180,14 +180,15 @@ async def clean_up(installed: Installation, admin: Cluster, limited: Cluster, ku
 
 
 async def run_process(installed: Installation, admin: Cluster, config: Path, folder: Path) -> None:
-    """Watches, election and heartbeat, as a pod does them."""
+    """Watches, election and heartbeat, as a pod does them; a listed namespace that is gone keeps nobody waiting."""
+    listed = installed.settings.watch_namespaces
     async with AsyncExitStack() as stack:
         process = await stack.enter_async_context(
             operator_process(
                 folder,
                 config,
                 namespace=installed.system,
-                watch_namespaces=installed.settings.watch_namespaces,
+                watch_namespaces=f"absent,{listed}" if listed else "",
             )
         )
         await until(process.leads, START_SECONDS, "it leads")
