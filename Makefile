@@ -49,8 +49,10 @@ generate: .venv/ready  ## write the CRD and its copies anew from the models
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
 	@UV="$$(scripts/uv)" requirements/compile.sh
 
-down:  ## stop the dev cluster and remove all that it left on the machine
-	@if [ -x $(PY) ]; then $(PY) -m devcluster down; else $(MAKE) --quiet .venv-demo/ready && $(DEMO) -m devcluster down; fi
+# An environment that is whole, so that removing needs no network; the small one is made where there is none.
+WHOLE := $(firstword $(wildcard .venv-demo/ready .venv/ready))
+down: $(if $(WHOLE),,.venv-demo/ready)  ## stop the dev cluster and remove all that it left on the machine
+	@$(dir $(or $(WHOLE),.venv-demo/ready))bin/python -m devcluster down
 
 clean:  ## remove virtual environments and caches of this checkout
 	rm -rf .venv .venv-demo .venv-model .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

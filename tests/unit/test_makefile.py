@@ -1,0 +1,62 @@
+"""What `make` runs, tried on a copy of the Makefile whose programs only tell that they were called."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(path: Path, body: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The Makefile, and a script that makes environments whose Python writes what it is asked to run into `called`."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements").mkdir()
+    for name in ("demo", "dev"):
+        (tmp_path / "requirements" / f"{name}.txt").touch()
+    for name in ("uv", "python"):
+        script(tmp_path / "scripts" / name, "exit 1")
+    script(tmp_path / "scripts" / "venv", 'echo "venv $1" >> called; cp -r stub "$1"; touch "$1/ready"')
+    script(tmp_path / "stub" / "bin" / "python", 'echo "$0 $*" >> called')
+    return tmp_path
+
+
+def make(checkout: Path, *arguments: str) -> list[str]:
+    """Whatever the Makefile's programs were asked to do."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "--directory", checkout, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - the list above
+    assert done.returncode == 0, done.stderr
+    called = checkout / "called"
+    return called.read_text().splitlines() if called.exists() else []
+
+
+def whole(checkout: Path, name: str) -> None:
+    shutil.copytree(checkout / "stub", checkout / name)
+    (checkout / name / "ready").touch()
+
+
+@pytest.mark.parametrize("target", ["demo", "learn", "test-e2e", "down"])
+def test_a_dry_run_runs_nothing(checkout: Path, target: str) -> None:
+    whole(checkout, ".venv")
+    assert make(checkout, "--dry-run", target) == []
+
+
+def test_down_passes_over_an_environment_that_is_half_installed(checkout: Path) -> None:
+    shutil.copytree(checkout / "stub", checkout / ".venv")
+    assert make(checkout, "down") == ["venv .venv-demo", ".venv-demo/bin/python -m devcluster down"]
+
+
+def test_down_downloads_nothing_where_an_environment_is_whole(checkout: Path) -> None:
+    whole(checkout, ".venv")
+    (checkout / "requirements" / "dev.txt").touch()
+    assert make(checkout, "down") == [".venv/bin/python -m devcluster down"]
