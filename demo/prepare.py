@@ -49,12 +49,8 @@ def prepare() -> Tools:
 
 def _tools(shell: Shell) -> Tools:
     kubeconfig = shell.read(python("devcluster", "kubeconfig")).strip()
-    return Tools(Shell.here(KUBECONFIG=kubeconfig), _program("kubectl"), _program("helm"))
-
-
-def _program(name: str) -> str:
-    """The dev cluster's own build of a program, else the one on PATH."""
-    return find_program(name, load_settings()) or name
+    kubectl, helm = (find_program(name, load_settings()) or name for name in ("kubectl", "helm"))
+    return Tools(Shell.here(KUBECONFIG=kubeconfig), kubectl, helm)
 
 
 def _revision(shell: Shell) -> str:

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster.environment import completed
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -28,9 +30,10 @@ def python(*module_and_arguments: str) -> list[str]:
 
 
 def shown(command: list[str]) -> str:
-    """The command as a user would type it: no interpreter path, no absolute path of a program."""
-    first = "python" if command[0] == sys.executable else Path(command[0]).name
-    return shlex.join([first, *command[1:]])
+    """The command as a user can type it in the checkout: with the demo's interpreter, programs by their names."""
+    program = Path(command[0])
+    inside = program.is_absolute() and program.is_relative_to(ROOT)
+    return shlex.join([str(program.relative_to(ROOT)) if inside else program.name, *command[1:]])
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Shell:
 
     @classmethod
     def here(cls, **extra: str) -> Shell:
-        return cls({**os.environ, **extra})
+        return cls({**completed(os.environ), **extra})
 
     def run(self, command: list[str]) -> None:
         """Run with the terminal's own output; raise CommandError when it fails."""

@@ -1,5 +1,6 @@
 """Command line: `python -m devcluster up | down | status | load IMAGE | kubeconfig | build`."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 from rich.console import Console
 
 from devcluster.backends import backend, choose_here, record_choice, recorded_choice
+from devcluster.environment import completed, exports
 from devcluster.errors import DevclusterError
 from devcluster.gobuild import TESTS, ensure_binaries
 from devcluster.progress import Reporter
@@ -31,7 +33,7 @@ def up(
     backend(choice, settings, reporter).up()
     record_choice(settings, choice)
     reporter.summary()
-    reporter.say(f"export KUBECONFIG={settings.kubeconfig}")
+    reporter.say(exports(settings, os.environ))
 
 
 @app.command()
@@ -77,6 +79,7 @@ def build() -> None:
 
 
 def main() -> None:
+    os.environ.update(completed(os.environ))
     try:
         app()
     except DevclusterError as error:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from devcluster.environment import completed
 from devcluster.settings import load_settings
 
 from images import base, engines, host, targets
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main() -> int:
     arguments = _parser().parse_args()
+    os.environ.update(completed(os.environ))
     cache = load_settings().cache
     started = time.monotonic()
     try:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from devcluster.environment import completed
 from devcluster.programs import find_program
 from devcluster.settings import load_settings
 
@@ -18,7 +19,15 @@ TO_DO = "run `python -m demo prepare`, which starts the cluster, builds the imag
 
 
 @pytest.fixture(scope="session")
-def kubectl() -> Kubectl:
+def _way_past_a_proxy() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in completed(os.environ).items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session")
+def kubectl(_way_past_a_proxy: None) -> Kubectl:
     """Fails with the command to run when cluster or chart are missing."""
     program = find_program("kubectl", load_settings())
     if program is None:
