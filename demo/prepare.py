@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from devcluster.locks import exclusive
 from devcluster.programs import find_program
 from devcluster.settings import load_settings
 
+from demo import release
 from demo.shell import Shell, python
 
-SYSTEM_NAMESPACE = "harborrl-system"
 PRODUCT_IMAGES = ("operator", "agent-server", "trainer")
 DATA_IMAGE = "quickstart"
 
@@ -35,15 +36,10 @@ def prepare() -> Tools:
     shell.run(python("images", "build", *targets))
     shell.run(python("devcluster", "load", *(image(target) for target in targets)))
     tools = _tools(shell)
-    tools.shell.run(
-        [
-            tools.helm,
-            *("upgrade", "--install", "harborrl", "charts/harborrl"),
-            *("--namespace", SYSTEM_NAMESPACE, "--create-namespace"),
-            *("--set-string", f"operator.revision={_revision(shell)}"),
-            *("--wait", "--timeout", "3m"),
-        ]
-    )
+    with exclusive(load_settings().cache / "release.lock"):
+        release.install(
+            tools.shell, kubectl=tools.kubectl, helm=tools.helm, settings={"operator.revision": _revision(shell)}
+        )
     return tools
 
 

@@ -1,9 +1,7 @@
 """Our own cluster: `up` brings it from whatever state it is in to a ready one, `down` leaves nothing."""
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from devcluster import addons, bringup, components, host, teardown
@@ -12,6 +10,7 @@ from devcluster.errors import CommandError, UnsuitableHostError
 from devcluster.existing import report_from
 from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries, ensure_binaries
 from devcluster.loading import load_image
+from devcluster.locks import exclusive
 from devcluster.nodeconfig import CNI_PLUGINS
 from devcluster.packages import ensure_packages
 from devcluster.ports import refuse_taken
@@ -125,17 +124,12 @@ class OwnCluster:
         except OSError:
             return False
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One command at a time works on a cluster; the kernel frees the lock of a killed one."""
-        self.settings.cache.mkdir(parents=True, exist_ok=True)
-        with (self.settings.cache / "devcluster.lock").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self.reporter.say("Waiting for another devcluster command to end …")
-                fcntl.flock(stream, fcntl.LOCK_EX)
-            yield
+    def _lock(self) -> AbstractContextManager[None]:
+        """One command at a time works on a cluster."""
+        return exclusive(
+            self.settings.cache / "devcluster.lock",
+            lambda: self.reporter.say("Waiting for another devcluster command to end …"),
+        )
 
 
 def disk_use(folder: Path) -> int:
