@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from devcluster.backends import backend, choose_here, record_choice, recorded_choice
+from devcluster.backends import backend, choose_here
+from devcluster.choice import OWN, recorded_choice
 from devcluster.environment import completed, exports
 from devcluster.errors import DevclusterError
 from devcluster.gobuild import TESTS, ensure_binaries
@@ -31,7 +32,6 @@ def up(
     settings, reporter = load_settings(), Reporter()
     choice = choose_here(context, settings)
     backend(choice, settings, reporter).up()
-    record_choice(settings, choice)
     reporter.summary()
     reporter.say(exports(settings, os.environ))
 
@@ -40,14 +40,14 @@ def up(
 def down() -> None:
     """Remove the cluster and everything in it. Compiled programs stay in the cache."""
     settings = load_settings()
-    backend(recorded_choice(settings) or "own", settings, Reporter()).down()
+    backend(recorded_choice(settings) or OWN, settings, Reporter()).down()
 
 
 @app.command()
 def load(images: Annotated[list[str], typer.Argument(help="Names of images that were built here.")]) -> None:
     """Make built images available to pods; only layers that the node lacks travel."""
     settings = load_settings()
-    cluster = backend(recorded_choice(settings) or "own", settings, Reporter())
+    cluster = backend(recorded_choice(settings) or OWN, settings, Reporter())
     for image in images:
         cluster.load(image)
 
@@ -58,7 +58,7 @@ def status(
 ) -> None:
     """Show versions, readiness, memory of each program and disk; exit status 1 if the cluster is not ready."""
     settings = load_settings()
-    report = backend(recorded_choice(settings) or "own", settings, Reporter()).status()
+    report = backend(recorded_choice(settings) or OWN, settings, Reporter()).status()
     if as_json:
         print(report.as_json())
     else:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from devcluster import addons, bringup, components, host, teardown
+from devcluster.choice import refuse_foreign_state
 from devcluster.controlplane import ensure_control_plane
 from devcluster.errors import CommandError, UnsuitableHostError
 from devcluster.existing import report_from
@@ -40,7 +41,7 @@ class OwnCluster:
         settings, plane = self.settings, components.control_plane_of(self.settings)
         with self._lock():
             teardown.finish_removal(settings)
-            teardown.refuse_foreign_state(settings.state)
+            refuse_foreign_state(settings.state)
             host.refuse_other_node(settings)
             refuse_taken(settings.ports.purposes(), self._is_ours)
             ensure_packages(self.reporter, CNI_PLUGINS)
@@ -72,7 +73,7 @@ class OwnCluster:
         host.require_root("devcluster down")
         with self._lock():
             teardown.finish_removal(self.settings)
-            teardown.refuse_foreign_state(self.settings.state)
+            refuse_foreign_state(self.settings.state)
             if not self.settings.state.exists():
                 self.reporter.say(f"Nothing to remove: {self.settings.state} does not exist.")
                 return

@@ -1,23 +1,16 @@
 """A cluster that the user named: used as it is, with KubeRay added if it is missing."""
 
 import json
-import shutil
 
+from devcluster.choice import CONTEXT, claim_state, release_state
 from devcluster.errors import CommandError, UnsuitableHostError
 from devcluster.gobuild import KUBERAY_NAMESPACE, render_kuberay
 from devcluster.processes import write_atomically
+from devcluster.programs import find_program
 from devcluster.progress import Reporter
 from devcluster.settings import KUBERAY_VERSION, Settings
 from devcluster.shell import run, succeeds
 from devcluster.status import Report
-
-
-def find_kubectl(settings: Settings) -> str:
-    """Kubectl on PATH, else the one that an earlier build left in the cache."""
-    found = shutil.which("kubectl") or shutil.which("kubectl", path=str(settings.cache / "bin"))
-    if found is None:
-        raise UnsuitableHostError("kubectl is not installed; it is needed to use a cluster that exists already.")
-    return found
 
 
 class ExistingCluster:
@@ -25,7 +18,10 @@ class ExistingCluster:
         self.context = context
         self.settings = settings
         self.reporter = reporter
-        self.kubectl = find_kubectl(settings)
+
+    @property
+    def kubectl(self) -> str:
+        return find_program("kubectl", self.settings) or "kubectl"
 
     def up(self) -> None:
         """Writes a kubeconfig for this context alone, so that what follows cannot act on another cluster."""
@@ -33,16 +29,21 @@ class ExistingCluster:
             view = run([self.kubectl, "config", "view", "--minify", "--flatten", f"--context={self.context}"])
         except CommandError as error:
             raise UnsuitableHostError(f"There is no context {self.context!r} in your kubeconfig.") from error
-        self.settings.state.mkdir(parents=True, exist_ok=True)
+        claim_state(self.settings, f"{CONTEXT}{self.context}")
         write_atomically(self.settings.kubeconfig, view, 0o600)
-        self._ask("get", "--raw", "/readyz")
+        try:
+            run([self.kubectl, f"--kubeconfig={self.settings.kubeconfig}", "get", "--raw", "/readyz"])
+        except CommandError as error:
+            raise UnsuitableHostError(
+                f"The cluster of context {self.context!r} does not answer ({error}). Run again once it does, or forget"
+                " it with `make down`."
+            ) from error
         ensure_kuberay(self.kubectl, self.settings, self.reporter)
 
     def down(self) -> None:
         """The cluster is the user's: only our record of it goes."""
         self.reporter.say(f"Cluster of context {self.context} is left as it is, KubeRay included.")
-        for name in ("kubeconfig", "backend"):
-            (self.settings.state / name).unlink(missing_ok=True)
+        release_state(self.settings)
 
     def load(self, image: str) -> None:
         raise UnsuitableHostError(
@@ -51,9 +52,6 @@ class ExistingCluster:
 
     def status(self) -> Report:
         return report_from(self.kubectl, self.settings, f"context {self.context}")
-
-    def _ask(self, *arguments: str) -> str:
-        return run([self.kubectl, f"--kubeconfig={self.settings.kubeconfig}", *arguments])
 
 
 def ensure_kuberay(kubectl: str, settings: Settings, reporter: Reporter) -> None:
