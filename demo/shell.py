@@ -36,6 +36,12 @@ def shown(command: list[str]) -> str:
     return shlex.join([str(program.relative_to(ROOT)) if inside else program.name, *command[1:]])
 
 
+def _not_installed(command: list[str]) -> CommandError:
+    return CommandError(
+        command, 127, f"{command[0]} is not installed; `python -m devcluster build` compiles kubectl and helm"
+    )
+
+
 @dataclass(frozen=True)
 class Shell:
     """Runs commands in the checkout with one environment; `echo` receives each command line before it runs."""
@@ -49,15 +55,21 @@ class Shell:
     def run(self, command: list[str]) -> None:
         """Run with the terminal's own output; raise CommandError when it fails."""
         print(f"\n$ {shown(command)}", flush=True)  # noqa: T201 - the demo speaks to a terminal
-        code = subprocess.run(command, env=self.env, cwd=ROOT, check=False).returncode  # noqa: S603 - a list, no shell
+        try:
+            code = subprocess.run(command, env=self.env, cwd=ROOT, check=False).returncode  # noqa: S603 - a list, no shell
+        except FileNotFoundError as error:
+            raise _not_installed(command) from error
         if code:
             raise CommandError(command, code)
 
     def read(self, command: list[str], *, stdin: str | None = None) -> str:
         """Run silently and give standard output; raise CommandError with standard error when it fails."""
-        done = subprocess.run(  # noqa: S603 - a list, no shell
-            command, env=self.env, cwd=ROOT, check=False, capture_output=True, text=True, input=stdin
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - a list, no shell
+                command, env=self.env, cwd=ROOT, check=False, capture_output=True, text=True, input=stdin
+            )
+        except FileNotFoundError as error:
+            raise _not_installed(command) from error
         if done.returncode:
             raise CommandError(command, done.returncode, done.stderr)
         return done.stdout

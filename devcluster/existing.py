@@ -1,12 +1,13 @@
 """A cluster that the user named: used as it is, with KubeRay added if it is missing."""
 
 import json
+from collections.abc import Sequence
 
 from devcluster.choice import CONTEXT, claim_state, release_state
 from devcluster.errors import CommandError, UnsuitableHostError
-from devcluster.gobuild import KUBERAY_NAMESPACE, render_kuberay
+from devcluster.gobuild import KUBERAY_NAMESPACE, MANAGED_BY, MANAGER, render_kuberay
 from devcluster.processes import write_atomically
-from devcluster.programs import find_program
+from devcluster.programs import ensure_clients, find_program
 from devcluster.progress import Reporter
 from devcluster.settings import KUBERAY_VERSION, Settings
 from devcluster.shell import run, succeeds
@@ -25,6 +26,7 @@ class ExistingCluster:
 
     def up(self) -> None:
         """Writes a kubeconfig for this context alone, so that what follows cannot act on another cluster."""
+        ensure_clients(self.settings, self.reporter)
         try:
             view = run([self.kubectl, "config", "view", "--minify", "--flatten", f"--context={self.context}"])
         except CommandError as error:
@@ -55,15 +57,24 @@ class ExistingCluster:
 
 
 def ensure_kuberay(kubectl: str, settings: Settings, reporter: Reporter) -> None:
-    """Installs KubeRay from its Go module's manifests, after saying so, where the cluster knows no RayCluster."""
+    """Installs KubeRay from its Go module's manifests, after saying so, where the cluster knows no RayCluster.
+
+    An installation of ours is applied again and waited for, because an earlier `up` may have been killed in it.
+    """
     client = [kubectl, f"--kubeconfig={settings.kubeconfig}"]
-    if succeeds([*client, "get", "crd", "rayclusters.ray.io"]):
+    if succeeds([*client, "get", "crd", "rayclusters.ray.io"]) and not _is_ours(client):
         return
     manifests = settings.state / "kuberay.yaml"
     with reporter.stage(f"Install KubeRay {KUBERAY_VERSION} into namespace {KUBERAY_NAMESPACE}"):
         render_kuberay(manifests, kubectl)
         run([*client, "apply", "--server-side", "-f", manifests])
         run([*client, "rollout", "status", "deployment/kuberay-operator", "-n", KUBERAY_NAMESPACE, "--timeout=300s"])
+
+
+def _is_ours(client: Sequence[str]) -> bool:
+    """By the label of its namespace; none is found where KubeRay lives in another."""
+    ours = ("get", "namespaces", f"--field-selector=metadata.name={KUBERAY_NAMESPACE}", "-o", "name")
+    return bool(run([*client, *ours, f"--selector={MANAGED_BY}={MANAGER}"]).strip())
 
 
 def report_from(kubectl: str, settings: Settings, backend: str) -> Report:

@@ -26,6 +26,9 @@ KUBERAY_MODULE = "github.com/ray-project/kuberay/ray-operator"
 
 KUBERAY_NAMESPACE = "kuberay-system"
 
+MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "harborrl-devcluster"
+"""Label of KubeRay's namespace where we made it: what tells our installation from the user's."""
+
 KEPT_BUILDS = 3
 """Folders of programs that stay in the cache, most recently used first; each takes 0.5 GiB."""
 
@@ -51,8 +54,10 @@ def kube_ldflags(version: str) -> str:
     return " ".join(f"-X {name}={value}" for name, value in values.items())
 
 
+KUBE = Target("kube", "./kube", kube_ldflags(KUBERNETES_VERSION))
+
 CONTROL_PLANE = (
-    Target("kube", "./kube", kube_ldflags(KUBERNETES_VERSION)),
+    KUBE,
     Target("etcd", "go.etcd.io/etcd/server/v3"),
     Target("pki", "./pki"),
 )
@@ -220,5 +225,6 @@ def render_kuberay(target: Path, kubectl: str) -> None:
     overlay.mkdir(parents=True, exist_ok=True)
     base = os.path.relpath(module / "config" / "default", overlay)
     write_atomically(overlay / "kustomization.yaml", f"namespace: {KUBERAY_NAMESPACE}\nresources: ['{base}']\n")
-    namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {KUBERAY_NAMESPACE}}}\n"
+    labels = f"{{{MANAGED_BY}: {MANAGER}}}"
+    namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {KUBERAY_NAMESPACE}, labels: {labels}}}\n"
     write_atomically(target, f"{namespace}---\n{run([kubectl, 'kustomize', overlay])}")

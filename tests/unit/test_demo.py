@@ -8,7 +8,7 @@ from demo.learn import say
 from demo.memory import used_gib
 from demo.quickstart import closing
 from demo.report import Evaluation, difference, evaluations, lines, rises, spread_share, steps
-from demo.shell import ROOT, shown
+from demo.shell import ROOT, CommandError, Shell, shown
 from demo.story import is_finished, news, refusal, succeeded
 
 
@@ -106,3 +106,9 @@ def test_a_command_is_shown_as_it_can_be_typed_in_the_checkout() -> None:
         ".venv-demo/bin/python -m devcluster up"
     )
     assert shown(["/cache/bin/helm", "list"]) == "helm list"
+
+
+def test_a_program_that_is_not_installed_is_told_in_one_line() -> None:
+    for call in (Shell.here().run, Shell.here().read):
+        with pytest.raises(CommandError, match="no-helm is not installed"):
+            call(["no-helm", "list"])

@@ -25,11 +25,12 @@ def reporter() -> Reporter:
     return Reporter(Console(file=io.StringIO()))
 
 
-def program(settings: Settings, name: str, body: str) -> None:
-    path = settings.cache / "bin" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
+def clients(settings: Settings, kubectl: str) -> None:
+    for name, body in (("kubectl", kubectl), ("helm", "")):
+        path = settings.cache / "bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
 
 
 def our_node(settings: Settings) -> None:
@@ -81,14 +82,14 @@ def test_a_folder_of_the_users_is_not_claimed(settings: Settings) -> None:
 
 
 def test_a_context_that_does_not_exist_leaves_nothing(settings: Settings) -> None:
-    program(settings, "kubectl", "exit 1")
+    clients(settings, "exit 1")
     with pytest.raises(UnsuitableHostError, match="no context 'prod'"):
         ExistingCluster("prod", settings, reporter()).up()
     assert chosen(settings) == "own"
 
 
 def test_a_cluster_that_does_not_answer_is_forgotten_by_down(settings: Settings) -> None:
-    program(settings, "kubectl", 'case "$1" in config) echo kubeconfig;; *) exit 1;; esac')
+    clients(settings, 'case "$1" in config) echo kubeconfig;; *) exit 1;; esac')
     cluster = ExistingCluster("prod", settings, reporter())
     with pytest.raises(UnsuitableHostError, match="does not answer"):
         cluster.up()
