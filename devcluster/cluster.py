@@ -13,6 +13,7 @@ from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries,
 from devcluster.loading import load_image
 from devcluster.locks import exclusive
 from devcluster.nodeconfig import CNI_PLUGINS
+from devcluster.othernode import refuse_other_node
 from devcluster.packages import ensure_packages
 from devcluster.ports import refuse_taken
 from devcluster.processes import Supervisor
@@ -42,7 +43,7 @@ class OwnCluster:
         with self._lock():
             teardown.finish_removal(settings)
             refuse_foreign_state(settings.state)
-            host.refuse_other_node(settings)
+            refuse_other_node(settings)
             refuse_taken(settings.ports.purposes(), self._is_ours)
             ensure_packages(self.reporter, CNI_PLUGINS)
             host.refuse_overlap(settings.network)

@@ -4,7 +4,7 @@ import pytest
 from devcluster.bringup import forget_last_boot
 from devcluster.choice import refuse_foreign_state
 from devcluster.errors import NotRootError, UnsuitableHostError
-from devcluster.host import mounts_below, overlapping_route, require_root
+from devcluster.host import make_cgroups, mounts_below, overlapping_route, require_root
 from devcluster.packages import missing_packages
 from devcluster.policyrules import our_sets, removal_script
 from devcluster.settings import BRIDGE, CGROUP, Network, Settings
@@ -126,3 +126,19 @@ def test_only_missing_packages_are_installed() -> None:
     ]
     assert missing_packages(plugins_present=True, which=present) == ["nftables"]
     assert missing_packages(plugins_present=False, which=[*present, "nft"]) == ["containernetworking-plugins"]
+
+
+def test_a_machine_whose_cgroups_cannot_be_changed_is_unsuitable_and_said_to_be(tmp_path: Path) -> None:
+    """As version 2 answers inside a container: the controllers are listed, and handing them down is refused."""
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    (tmp_path / "cgroup.subtree_control").mkdir()  # a folder cannot be written, whoever asks
+    with pytest.raises(UnsuitableHostError, match="refuses a cgroup"):
+        make_cgroups(tmp_path)
+
+
+def test_every_controller_is_handed_down_in_one_hierarchy(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    (tmp_path / "cgroup.subtree_control").touch()
+    make_cgroups(tmp_path)
+    assert (tmp_path / CGROUP).is_dir()
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu +memory"
