@@ -9,7 +9,7 @@ from devcluster.choice import refuse_foreign_state
 from devcluster.controlplane import ensure_control_plane
 from devcluster.errors import CommandError, UnsuitableHostError
 from devcluster.existing import report_from
-from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries, ensure_binaries
+from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries, ensure_binaries, go_command
 from devcluster.loading import load_image
 from devcluster.locks import exclusive
 from devcluster.nodeconfig import CNI_PLUGINS
@@ -45,6 +45,7 @@ class OwnCluster:
             refuse_foreign_state(settings.state)
             refuse_other_node(settings)
             refuse_taken(settings.ports.purposes(), self._is_ours)
+            go_command()  # before packages change the machine
             ensure_packages(self.reporter, CNI_PLUGINS)
             host.refuse_overlap(settings.network)
             binaries = self.binaries()

@@ -29,6 +29,11 @@ KUBERAY_NAMESPACE = "kuberay-system"
 MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "harborrl-devcluster"
 """Label of KubeRay's namespace where we made it: what tells our installation from the user's."""
 
+OLDEST_GO = (1, 26)
+"""As go/go.mod demands; Debian 12's is 1.19, which does not understand the demand."""
+
+INSTALL_GO = f"Install Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer and put `go` on PATH."
+
 KEPT_BUILDS = 3
 """Folders of programs that stay in the cache, most recently used first; each takes 0.5 GiB."""
 
@@ -107,10 +112,22 @@ def build_environment(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def go_command() -> str:
+    """Path of a go command that can build our modules. Raises UnsuitableHostError where there is none."""
     found = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
     if found is None:
-        raise UnsuitableHostError("No Go tool chain found. Install Go 1.26 or newer and put `go` on PATH.")
+        raise UnsuitableHostError(f"No Go tool chain found. {INSTALL_GO}")
+    try:
+        refuse_old_go(run([found, "version"], cwd=SOURCES), found)
+    except CommandError as error:  # One that knows its age, and may not fetch a newer one (GOTOOLCHAIN=local).
+        raise UnsuitableHostError(f"{found} cannot be used: {error}. {INSTALL_GO}") from error
     return found
+
+
+def refuse_old_go(version: str, program: str) -> None:
+    """`version` is what `go version` prints inside our module: since 1.21 that of the tool chain which it fetches."""
+    match = re.search(r"\bgo(\d+)\.(\d+)", version)
+    if match and (int(match[1]), int(match[2])) < OLDEST_GO:
+        raise UnsuitableHostError(f"{program} is Go {match[1]}.{match[2]}, too old. {INSTALL_GO}")
 
 
 @dataclass(frozen=True)
