@@ -26,6 +26,7 @@ def checkout(tmp_path: Path) -> Path:
     for name in ("uv", "python"):
         script(tmp_path / "scripts" / name, "exit 1")
     script(tmp_path / "scripts" / "venv", 'echo "venv $1" >> called; cp -r stub "$1"; touch "$1/ready"')
+    script(tmp_path / "scripts" / "may-start", "echo may-start >> called")
     script(tmp_path / "stub" / "bin" / "python", 'echo "$0 $*" >> called')
     return tmp_path
 
@@ -33,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
 def make(checkout: Path, *arguments: str) -> list[str]:
     """Whatever the Makefile's programs were asked to do."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    command = ["make", "--directory", checkout, *arguments]
+    command = ["make", "--directory", str(checkout), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - the list above
     assert done.returncode == 0, done.stderr
     called = checkout / "called"
@@ -60,3 +61,49 @@ def test_down_downloads_nothing_where_an_environment_is_whole(checkout: Path) ->
     whole(checkout, ".venv")
     (checkout / "requirements" / "dev.txt").touch()
     assert make(checkout, "down") == [".venv/bin/python -m devcluster down"]
+
+
+@pytest.mark.parametrize("target", ["demo", "learn", "test", "test-e2e"])
+def test_whoever_may_not_start_a_cluster_is_told_before_anything_is_installed(checkout: Path, target: str) -> None:
+    script(checkout / "scripts" / "may-start", "exit 1")
+    done = subprocess.run(["make", "--directory", str(checkout), target], capture_output=True, check=False)  # noqa: S603, S607 - make is found on PATH
+    assert done.returncode != 0
+    assert not (checkout / "called").exists()
+
+
+def test_a_cluster_of_the_users_is_chosen_from_a_fresh_clone(checkout: Path) -> None:
+    assert make(checkout, "up", "CONTEXT=prod eu") == [
+        "venv .venv-demo",
+        ".venv-demo/bin/python -m devcluster up --context prod eu",
+    ]
+    assert make(checkout, "up")[-1] == ".venv-demo/bin/python -m devcluster up"
+
+
+@pytest.mark.parametrize(
+    ("user", "programs", "record", "may"),
+    [
+        (0, [], None, True),
+        (1000, [], None, False),
+        (1000, ["docker"], None, False),
+        (1000, ["docker", "kind"], None, True),
+        (1000, [], "own", False),
+        (1000, [], "context:prod", True),
+    ],
+)
+def test_only_our_own_node_needs_root(
+    tmp_path: Path, *, user: int, programs: list[str], record: str | None, may: bool
+) -> None:
+    script(tmp_path / "id", f"echo {user}")
+    for name in programs:
+        script(tmp_path / name, "exit 0")
+    grep = shutil.which("grep")
+    assert grep is not None
+    (tmp_path / "grep").symlink_to(grep)
+    if record is not None:
+        (tmp_path / "backend").write_text(f"{record}\n")
+    environment = {"PATH": str(tmp_path), "HARBORRL_STATE": str(tmp_path), "HOME": "/nowhere"}
+    done = subprocess.run(  # noqa: S603 - our own script
+        ["/bin/sh", str(ROOT / "scripts" / "may-start")], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) is may
+    assert may or "needs root" in done.stderr
