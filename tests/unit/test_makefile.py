@@ -1,4 +1,4 @@
-"""What `make` runs, tried on a copy of the Makefile whose programs only tell that they were called."""
+"""What `make` and its scripts run, tried with programs that only tell that they were called."""
 
 import os
 import shutil
@@ -107,3 +107,17 @@ def test_only_our_own_node_needs_root(
     )
     assert (done.returncode == 0) is may
     assert may or "needs root" in done.stderr
+
+
+def test_a_machine_that_can_get_no_python_is_told_both_ways_out(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "scripts" / "python", tmp_path)
+    script(tmp_path / "bin" / "fails", "exit 1")
+    script(tmp_path / "uv", f"echo {tmp_path}/bin/fails")
+    dirname = shutil.which("dirname")
+    assert dirname is not None
+    (tmp_path / "bin" / "dirname").symlink_to(dirname)
+    command = ["/bin/sh", str(tmp_path / "python")]
+    done = subprocess.run(command, env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True, check=False)  # noqa: S603 - the list above
+    assert done.returncode == 1
+    assert "Install Python 3.12" in done.stderr
+    assert "UV_PYTHON_INSTALL_MIRROR" in done.stderr
