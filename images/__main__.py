@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from devcluster.choice import recorded_choice
 from devcluster.environment import completed
 from devcluster.locks import exclusive
 from devcluster.settings import load_settings
@@ -23,10 +24,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     arguments = _parser().parse_args()
     os.environ.update(completed(os.environ))
-    cache = load_settings().cache
+    settings = load_settings()
+    cache = settings.cache
     started = time.monotonic()
     try:
-        engine = engines.detect(os.geteuid())
+        engine = engines.detect(os.geteuid(), recorded_choice(settings))
         origin = Base(arguments.base or (base.REGISTRY_IMAGE if isinstance(engine, Docker) else base.DEBOOTSTRAP))
         wanted = [BY_NAME[name] for name in arguments.target] or list(TARGETS)
         os.chdir(ROOT)
