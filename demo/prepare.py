@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from devcluster.choice import CONTEXT, recorded_choice
 from devcluster.locks import exclusive
 from devcluster.programs import find_program
 from devcluster.settings import load_settings
@@ -28,8 +29,22 @@ def image(target: str) -> str:
     return f"localhost/harborrl/{target}:dev"
 
 
+class UnsuitableClusterError(Exception):
+    """The demo cannot bring its images to the cluster that was chosen."""
+
+
+def refuse_named_context(choice: str | None) -> None:
+    """`choice` is what devcluster has recorded. Asked before images are built, which takes many minutes."""
+    if choice is not None and choice.startswith(CONTEXT):
+        raise UnsuitableClusterError(
+            f"The cluster is {choice}, whose nodes cannot be given images from here. `make down` forgets it, and the"
+            ' same command then uses a cluster of ours. To install on yours, push the images: README, "Run your own".'
+        )
+
+
 def prepare() -> Tools:
     """Cluster up, images built and loaded, chart installed. Idempotent: what is there already costs seconds."""
+    refuse_named_context(recorded_choice(load_settings()))
     shell = Shell.here()
     shell.run(python("devcluster", "up"))
     targets = ("base", *PRODUCT_IMAGES, DATA_IMAGE)

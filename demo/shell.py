@@ -37,9 +37,7 @@ def shown(command: list[str]) -> str:
 
 
 def _not_installed(command: list[str]) -> CommandError:
-    return CommandError(
-        command, 127, f"{command[0]} is not installed; `python -m devcluster build` compiles kubectl and helm"
-    )
+    return CommandError(command, 127, f"{command[0]} is not installed; `make up` brings kubectl and helm")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from demo import release
+from demo.prepare import UnsuitableClusterError, refuse_named_context
 from demo.shell import Shell
 
 
@@ -47,3 +48,10 @@ def test_records_of_whole_releases_are_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["deployed", "failed", "superseded"])
 def test_only_pending_records_are_asked_for(state: str) -> None:
     assert state not in release.INTERRUPTED
+
+
+def test_a_cluster_that_cannot_be_given_images_is_refused_before_they_are_built() -> None:
+    with pytest.raises(UnsuitableClusterError, match=r"context:prod.*make down"):
+        refuse_named_context("context:prod")
+    for choice in (None, "own", "kind"):
+        refuse_named_context(choice)
