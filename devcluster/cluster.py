@@ -65,7 +65,7 @@ class OwnCluster:
         host.require_root("devcluster load")
         with self._lock():
             if self.supervisor.record("containerd") is None:
-                raise UnsuitableHostError("The cluster does not run. Start it with `python -m devcluster up`.")
+                raise UnsuitableHostError("The cluster does not run. Start it with `make up`.")
             binaries = self.binaries()
             with self.reporter.stage(f"Load {image}"):
                 load_image(image, self.settings, binaries.path("cri"))

@@ -15,7 +15,7 @@ from support.kube import Kube
 from support.kubectl import OPERATOR, SYSTEM, Kubectl, operator_running
 from support.workspace import MARK, ROOT, Workspace
 
-TO_DO = "run `python -m demo prepare`, which starts the cluster, builds the images and installs the chart"
+TO_DO = "run `make test-e2e`, which starts the cluster, builds the images and installs the chart before its tests"
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from demo.memory import used_gib
 from demo.quickstart import closing
 from demo.report import Evaluation, difference, evaluations, lines, rises, spread_share, steps
 from demo.shell import ROOT, CommandError, Shell, shown
-from demo.story import is_finished, news, refusal, succeeded
+from demo.story import is_finished, minutes_taken, news, refusal, succeeded
 
 
 def job(phase: str, *conditions: tuple[str, str, str, str], rollout: dict[str, Any] | None = None) -> dict[str, Any]:
