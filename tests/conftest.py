@@ -5,7 +5,11 @@ import os
 import subprocess
 
 import pytest
+from devcluster.environment import completed
 from hypothesis import settings
+
+# Clients in this process and programs that it starts must not ask a proxy for the clusters that the tests run.
+os.environ.update(completed(os.environ))
 
 # Machines are shared, so no property is judged by its time; a change is judged by the same examples as the last one.
 # HYPOTHESIS_PROFILE=explore draws new ones.

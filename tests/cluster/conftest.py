@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from devcluster.environment import completed
 from devcluster.programs import find_program
 from devcluster.settings import load_settings
 
@@ -19,15 +18,7 @@ TO_DO = "run `make test-e2e`, which starts the cluster, builds the images and in
 
 
 @pytest.fixture(scope="session")
-def _way_past_a_proxy() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in completed(os.environ).items():
-            patch.setenv(name, value)
-        yield
-
-
-@pytest.fixture(scope="session")
-def kubectl(_way_past_a_proxy: None) -> Kubectl:
+def kubectl() -> Kubectl:
     """Fails with the command to run when cluster or chart are missing."""
     program = find_program("kubectl", load_settings())
     if program is None:
