@@ -4,6 +4,7 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Reason
 from harborrl_operator.draft import Draft
 from harborrl_operator.models.status import AgentServerStatus
+from harborrl_operator.observed import is_terminating
 from harborrl_operator.progress import Progress, UnreadableProgressError, read_progress
 
 MIB = 1024**2
@@ -36,8 +37,12 @@ def is_live(draft: Draft, progress: Progress | None) -> bool:
 def note_progress(draft: Draft) -> None:
     """Copy the report into status; what a new attempt has not yet written is left as the last one said."""
     progress = current_progress(draft)
+    if draft.trainer.released and draft.cluster is not None and not is_terminating(draft.cluster):
+        draft.update_trainer(released=False)
     if progress is None:
         return
+    if draft.trainer.released:
+        draft.update_trainer(released_incarnation=progress.incarnation)
     server = draft.value("agent_server") or AgentServerStatus()
     begun = progress.incarnation != draft.value("incarnation")
     draft.fields.update(

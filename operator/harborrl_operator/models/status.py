@@ -138,6 +138,8 @@ class TrainerStatus(StatusModel):
     """Set once the head pod was seen; its absence afterwards is a loss."""
     released_incarnation: int = 0
     """Incarnations up to this one ended because we took their cluster away; their verdict counts for nothing."""
+    released: bool = False
+    """We took the cluster away and the next one is not there: what a driver reports as it ends counts for nothing."""
     accounted_incarnation: int = 0
     """Incarnations up to this one whose lost work is already counted."""
     running_since: str | None = None
