@@ -42,11 +42,12 @@ def gone(state: str, **changes: Any) -> Observed:
     return hrl.world(**SERVER, progress=hrl.progress(state), progress_exists=True, **changes)
 
 
+def spelled(row: "Row") -> str:
+    return row.sentence.replace(" ", "_")
+
+
 @dataclass(frozen=True)
 class Row:
-    def __str__(self) -> str:
-        return self.sentence.replace(" ", "_")
-
     sentence: str
     seen: Observed
     phase: str
@@ -303,7 +304,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", ROWS, ids=spelled)
 def test(row: Row) -> None:
     job = hrl.job(row.spec)
     for step in row.life:
@@ -319,7 +320,7 @@ def edited(job: HarborRLJob, changes: dict[str, Any]) -> HarborRLJob:
     return replace(job, spec=job.spec.model_copy(update=changes))
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.phase in ("Succeeded", "Failed")], ids=str)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.phase in ("Succeeded", "Failed")], ids=spelled)
 def test_however_a_job_ends_it_holds_nothing_that_costs_unless_it_was_told_to(row: Row) -> None:
     held = {f"RayCluster/{name}" for name in row.seen.ray_clusters} | ({AGENT} if row.seen.deployment else set())
     assert held - row.deletes == ({RAY} if "retries.keepClusterSeconds" in row.spec else set())
