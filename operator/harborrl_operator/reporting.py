@@ -4,7 +4,6 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Reason
 from harborrl_operator.draft import Draft
 from harborrl_operator.models.status import AgentServerStatus
-from harborrl_operator.observed import is_terminating
 from harborrl_operator.progress import Progress, UnreadableProgressError, read_progress
 
 MIB = 1024**2
@@ -37,11 +36,11 @@ def is_live(draft: Draft, progress: Progress | None) -> bool:
 def note_progress(draft: Draft) -> None:
     """Copy the report into status; what a new attempt has not yet written is left as the last one said."""
     progress = current_progress(draft)
-    if draft.trainer.released and draft.cluster is not None and not is_terminating(draft.cluster):
-        draft.update_trainer(released=False)
+    if draft.cluster_uid not in ("", draft.trainer.released_cluster):
+        draft.update_trainer(released_cluster=None)
     if progress is None:
         return
-    if draft.trainer.released:
+    if draft.trainer.released_cluster is not None:
         draft.update_trainer(released_incarnation=progress.incarnation)
     server = draft.value("agent_server") or AgentServerStatus()
     begun = progress.incarnation != draft.value("incarnation")

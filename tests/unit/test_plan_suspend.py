@@ -189,6 +189,22 @@ class TestASuspendTakenBack:
         first = decide(resumed, self.seen("STOPPED"), after=3)
         assert "RayCluster/quickstart-a1" in deleted(decide(then(resumed, first), self.seen("STOPPED"), after=9))
 
+    def test_does_not_take_the_next_cluster_away_for_the_last_ones_report(self) -> None:
+        resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
+        gone_on = then(resumed, decide(resumed, self.seen("STOPPED"), after=3))
+        anew = hrl.ray_cluster(job())
+        anew["metadata"]["uid"] = "rc-next"
+        seen = hrl.running_world(
+            job(), ray_clusters={"quickstart-a1": anew}, trainer_pods=(), progress=hrl.progress("STOPPED")
+        )
+        decided = decide(gone_on, seen, after=20)
+        assert deleted(decided) == []
+        assert decided.status.attempt == 1
+        begun = hrl.running_world(
+            job(), ray_clusters={"quickstart-a1": anew}, progress=hrl.progress("FAILED", incarnation=2)
+        )
+        assert decide(then(gone_on, decided), begun, after=30).status.attempt == 2
+
     def test_and_given_again_asks_anew(self) -> None:
         resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
         back = decide(resumed, self.seen("RUNNING"), after=3)
