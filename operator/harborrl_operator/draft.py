@@ -73,6 +73,11 @@ class Draft:
         """The RayCluster of the current attempt."""
         return self.observed.ray_clusters.get(self.job.names.ray_cluster(self.attempt))
 
+    @property
+    def cluster_uid(self) -> str:
+        """Of the current attempt's RayCluster, empty without one."""
+        return str(self.cluster["metadata"]["uid"]) if self.cluster is not None else ""
+
     def update_trainer(self, **changes: Any) -> None:
         self.fields["trainer"] = self.trainer.model_copy(update=changes)
 

@@ -138,6 +138,9 @@ class TrainerStatus(StatusModel):
     """Set once the head pod was seen; its absence afterwards is a loss."""
     released_incarnation: int = 0
     """Incarnations up to this one ended because we took their cluster away; their verdict counts for nothing."""
+    released_cluster: str | None = None
+    """uid of the cluster that we took away (empty: there was none), until another one is seen: what is reported
+    meanwhile counts for nothing."""
     accounted_incarnation: int = 0
     """Incarnations up to this one whose lost work is already counted."""
     running_since: str | None = None
@@ -178,6 +181,8 @@ class SuspensionStatus(StatusModel):
     """Attempt that is suspended."""
     incarnation: int
     """Its incarnation that is asked to stop; 0 when there was none."""
+    cluster: str | None = None
+    """uid of its RayCluster."""
     withdrawn: bool = False
     """`spec.suspend` was set back before anything was released."""
     released_at: str | None = None
