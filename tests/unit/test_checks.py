@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from harborrl_operator.checks import burst_notice
 from harborrl_operator.models import Settings
 from harborrl_operator.plan import plan
 from harborrl_operator.resolve import resolve
@@ -25,7 +24,10 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "fewer slots than trials in flight",
         {"agentServer.maxConcurrent": 7},
         "ConcurrencyBelowInFlight",
-        "keeps 8 trials in flight but agentServer.maxConcurrent is 7. Set it to at least 8",
+        (
+            "keeps 8 trials in flight (rolloutBatchSize 2 x nSamplesPerPrompt 4) but agentServer.maxConcurrent is 7."
+            " Set it to at least 8"
+        ),
     ),
     (
         "fewer slots than raw flags ask for",
@@ -265,7 +267,7 @@ def test_a_refill_above_the_slots_is_said_and_not_refused() -> None:
     assert condition(decided, "CapacityTight") == ("True", "BurstExceedsCapacity")
     assert "up to 16 trials" in message(decided, "CapacityTight")
     enough = hrl.job({**refill, "agentServer.maxConcurrent": 16})
-    assert burst_notice(resolve(enough, hrl.SETTINGS)) is None
+    assert condition(decide(enough, hrl.world()), "CapacityTight") == ("False", "CapacitySufficient")
 
 
 def test_a_source_job_that_is_deleted_after_the_first_admission_is_still_the_source() -> None:
