@@ -133,7 +133,8 @@ def volumes(tmp_path: Path) -> Path:
 def test_whole_tasks_are_accepted_and_counted(volumes: Path) -> None:
     jobs.make_task(volumes / "tasks", "greet")
     jobs.make_task(volumes / "tasks", "sort")
-    assert check_data(jobs.job(volumes)) == Outcome([], {"prompts": 2})
+    outcome = check_data(jobs.job(volumes))
+    assert (outcome.findings, outcome.facts["prompts"]) == ([], 2)
 
 
 @pytest.mark.parametrize("remove_root", [True, False])
@@ -217,7 +218,7 @@ def test_the_evaluation_set_is_checked_like_the_training_set(volumes: Path) -> N
     held_out = data_set(volumes, row("greet"), row("gone"))
     outcome = check_data(jobs.job(volumes, eval=held_out))
     assert told(outcome) == [("refuse", "TaskNotFound")]
-    assert outcome.facts == {"prompts": 1, "evalPrompts": 2}
+    assert (outcome.facts["prompts"], outcome.facts["evalPrompts"]) == (1, 2)
 
 
 # agent server
@@ -290,6 +291,28 @@ def test_busy_slots_are_left_overs_of_an_own_server_and_other_peoples_of_a_share
 ) -> None:
     outcome = check_agent_server(jobs.job(tmp_path, agentServer__owned=owned), Health(HEALTHY | {"free": 3}))
     assert told(outcome) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("promised", "free", "left", "more"),
+    [(24, 32, None, 0), (25, 32, 7, 1), (0, 7, 7, 1), (24, 7, 7, 1), (40, 32, 0, 16)],
+    ids=["just enough", "one promised too many", "one taken too many", "both", "promised more than there is"],
+)
+def test_what_other_jobs_were_promised_is_not_free(
+    tmp_path: Path, promised: int, free: int, left: int | None, more: int
+) -> None:
+    job = jobs.job(tmp_path, agentServer__owned=False, agentServer__promised=promised)
+    outcome = check_agent_server(job, Health(HEALTHY | {"capacity": 32, "free": free}))
+    assert told(outcome) == ([] if left is None else [("refuse", "CapacityTooSmall")])
+    if left is not None:
+        said = f"which leaves {left}. Wait for the others, give the server {more} more slots"
+        assert said in only_message(outcome)
+
+
+def test_raw_flags_count_when_slots_are_compared(tmp_path: Path) -> None:
+    outcome = check_agent_server(jobs.job(tmp_path, inFlight=16), Health(HEALTHY))
+    assert told(outcome) == [("refuse", "CapacityTooSmall")]
+    assert "The job's arguments keep 16 trials in flight, but the agent server runs 8" in only_message(outcome)
 
 
 @pytest.mark.parametrize(("ceiling", "verdict"), [(660, []), (659, [("refuse", "TimeoutOrder")])])
