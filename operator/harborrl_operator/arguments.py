@@ -133,7 +133,7 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
                 reserved.append(f"trainer.{field}: {flag}")
     for key, value in _mapping(trainer.custom_config_yaml).items():
         values[_snake(str(key))] = value
-        if _is_reserved(str(key)):
+        if f"--{_snake(str(key)).replace('_', '-')}" in RESERVED:
             reserved.append(f"trainer.customConfigYaml: {key}")
     counts = {name: _count(name, values[name]) for name in COUNTS if values.get(name) is not None}
     return RawArguments(values=values, counts=counts, reserved=tuple(reserved))

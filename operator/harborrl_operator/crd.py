@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from harborrl_operator.constants import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from harborrl_operator.frozen import frozen_rules
 from harborrl_operator.models import JobSpec, JobStatus
 from harborrl_operator.names import MAX_JOB_NAME
 from harborrl_operator.schema import structural_schema
@@ -146,7 +147,7 @@ def _root_schema() -> dict[str, Any]:
             "spec": spec,
             "status": status,
         },
-        "x-kubernetes-validations": [_rule(*_NAME_RULE)],
+        "x-kubernetes-validations": [_rule(*_NAME_RULE), *frozen_rules(spec)],
     }
 
 

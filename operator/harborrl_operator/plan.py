@@ -110,7 +110,7 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 
 
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
-    """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt."""
+    """A running attempt keeps its configuration: what was edited or set anew by the chart waits for the next one."""
     draft.delete_stale_clusters()
     if not draft.observed.progress_exists:
         draft.apply(config_maps.progress(draft.job))
@@ -121,8 +121,8 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
         return follow(draft)
     if made_from(draft.cluster) != judged.config_hash:
         said = (
-            "The spec or the operator's defaults changed after this attempt began; the change takes effect with the"
-            " next attempt or resume."
+            "spec.agentServer or the operator's defaults changed after this attempt began; the change takes effect with"
+            " the next attempt or resume. Set spec.suspend: true and back to have it now."
         )
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     else:

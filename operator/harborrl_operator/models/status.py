@@ -102,7 +102,7 @@ class CheckpointStatus(StatusModel):
     """Newest complete checkpoint; the path is relative to the checkpoints volume."""
 
     rollout_id: int | None = None
-    path: str | None = None
+    path: Annotated[str | None, AfterValidator(lambda path: path and path[:1024])] = None
     saved_at: Moment = None
     """When it became complete."""
 
