@@ -138,7 +138,10 @@ def _root_schema() -> dict[str, Any]:
         status["properties"][field] |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
     return {
         "type": "object",
-        "description": "One agentic RL run: an agent server, a training cluster, and what became of them.",
+        "description": (
+            "One agentic RL run: an agent server, a training cluster, and what became of them. While an attempt runs,"
+            " model, data, eval, trainer, rollout, storage, resumeFrom, queueName and agentServer.url cannot change."
+        ),
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},

@@ -112,7 +112,11 @@ async def test_a_megabyte_in_a_ray_cluster_leaves_status_small(status: dict[str,
 async def test_two_hundred_kibibytes_of_spec_reconcile_to_the_ray_cluster() -> None:
     line = "--name 'a value that is long enough to fill some space' # and a comment\n"
     text = line * (64_000 // len(line))
-    raw = {"trainer.recipeArgs": text, "trainer.extraArgs": text, "trainer.customConfigYaml": "save_interval: 5 # " + "x" * 64_000}
+    raw = {
+        "trainer.recipeArgs": text,
+        "trainer.extraArgs": text,
+        "trainer.customConfigYaml": "save_interval: 5 # " + "x" * 64_000,
+    }
     spec = hrl.merged(hrl.QUICKSTART_SPEC, raw | {"trainer.env": [{"name": "FILL", "value": "x" * 12_000}]})
     assert len(json.dumps(spec)) > 200 * 1024
     cluster = await with_ray_cluster(spec)
