@@ -6,7 +6,6 @@ import pytest
 
 from harborrl_operator.models import Settings
 from harborrl_operator.plan import plan
-from harborrl_operator.resolve import resolve
 from support import hrl
 from support.hrl import condition, decide, deleted, message
 
