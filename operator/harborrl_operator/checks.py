@@ -7,6 +7,7 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
 from harborrl_operator.engine_checks import engine_is_available, native_reads_every_field
 from harborrl_operator.engine_rules import engine_accepts_arguments
+from harborrl_operator.models.trainer import SECRET_NAME
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.server_checks import agent_is_known, dashboard_is_off
@@ -126,9 +127,7 @@ def no_secret_in_plain_text(job: ResolvedJob, _: Observed) -> Verdict | None:
     return None
 
 
-_SECRET_NAME = re.compile(
-    r"(^|_)(API_?KEY|ACCESS_KEY|PRIVATE_KEY|WANDB_KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
-)
+_SECRET_NAME = re.compile(SECRET_NAME)
 _SECRET_ARGUMENT = re.compile(
     r"(api[_-]?key|access_key|private_key|wandb_key|(hf|auth|access|api|bearer)_token|secret|password|passwd)$",
     re.IGNORECASE,

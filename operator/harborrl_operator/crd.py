@@ -70,6 +70,28 @@ _SPEC_RULES = (
         ),
     ),
     (
+        (
+            "has(self.agentServer.url) || !has(self.agentServer.sandbox.timeoutSeconds)"
+            " || self.agentServer.sandbox.timeoutSeconds"
+            " > self.agentServer.agentTimeoutSeconds + self.agentServer.verifierSeconds"
+        ),
+        (
+            "spec.agentServer.sandbox.timeoutSeconds must exceed agentTimeoutSeconds + verifierSeconds, or sandboxes"
+            " end under their trials: raise it, or leave it out"
+        ),
+    ),
+    (
+        (
+            "has(self.agentServer.url) || !has(self.agentServer.sandbox.timeoutSeconds)"
+            " || !has(self.agentServer.sandbox.idleTimeoutSeconds)"
+            " || self.agentServer.sandbox.idleTimeoutSeconds < self.agentServer.sandbox.timeoutSeconds"
+        ),
+        (
+            "spec.agentServer.sandbox.idleTimeoutSeconds must be below timeoutSeconds, or it never acts: lower it, or"
+            " leave it out"
+        ),
+    ),
+    (
         "has(self.data.jsonl) != has(self.data.tasks)",
         "spec.data needs exactly one of jsonl and tasks",
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, override
 
 from harborrl_operator.cluster import Cluster
-from support import hrl
+from support import hrl, reached
 
 Key = tuple[str, str | None, str]
 
@@ -62,6 +62,7 @@ class MemoryCluster(Cluster):
         if subresource == "status":
             found = self.objects[thing["kind"], meta["namespace"], meta["name"]]
             found["status"] = thing["status"]
+            reached.note_status(thing["status"])
             return found
         return self.put(thing["kind"], meta.get("namespace"), meta["name"], thing)
 

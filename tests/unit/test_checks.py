@@ -6,7 +6,7 @@ import pytest
 
 from harborrl_operator.models import Settings
 from harborrl_operator.plan import plan
-from support import hrl
+from support import hrl, reached
 from support.hrl import condition, decide, deleted, message
 
 REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
@@ -236,6 +236,7 @@ def test_gpu_nodes_that_share_a_node_bound_claim_are_refused() -> None:
 
 def test_miles_is_refused_before_anything_is_held_where_no_image_of_it_carries_our_driver() -> None:
     decided = plan(hrl.job(base=hrl.MINIMAL_SPEC), hrl.world(), Settings(), hrl.NOW)
+    reached.note_status(decided.status)
     assert condition(decided, "Admitted") == ("False", "EngineUnavailable")
     assert "trainer.engine: native" in message(decided, "Admitted")
     assert decided.apply == ()

@@ -15,12 +15,13 @@ from harborrl_trainer.preflight.data import check_data
 from harborrl_trainer.preflight.findings import Outcome
 from harborrl_trainer.preflight.model import check_model, parameter_count
 from harborrl_trainer.preflight.storage import MIB, check_resume, check_volume, checkpoint_bytes
-from support import jobs
+from support import jobs, reached
 
 HEALTHY: dict[str, Any] = json.loads((jobs.CONTRACTS / "health.json").read_text()) | {"free": 8, "in_flight": 0}
 
 
 def told(outcome: Outcome) -> list[tuple[str, str]]:
+    reached.note_outcome(outcome)
     return [(finding.severity, finding.reason) for finding in outcome.findings]
 
 
@@ -396,3 +397,15 @@ def test_losing_everything_to_a_torn_checkpoint_is_said(volumes: Path) -> None:
 def test_a_resume_source_without_checkpoint_is_refused(volumes: Path) -> None:
     outcome = check_resume(jobs.job(volumes, resumeFrom={"path": "research/other-00000000"}))
     assert told(outcome) == [("refuse", "ResumeSourceInvalid")]
+
+
+def test_checkpoints_that_cannot_be_listed_are_no_start_from_the_model(unprivileged: Path) -> None:
+    jobs.make_volumes(unprivileged)
+    job = jobs.job(unprivileged)
+    run = unprivileged / "checkpoints" / job.run_path
+    run.mkdir(parents=True)
+    run.chmod(0)
+    try:
+        assert told(check_resume(job)) == [("refuse", "VolumeNotReadable")]
+    finally:
+        run.chmod(0o700)

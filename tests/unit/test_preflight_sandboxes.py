@@ -7,7 +7,7 @@ import pytest
 
 from harborrl_trainer.preflight.data import check_data
 from harborrl_trainer.preflight.findings import Outcome
-from support import jobs
+from support import jobs, reached
 
 IMAGE = "localhost/harborrl/base:dev"
 
@@ -24,6 +24,7 @@ def judge(volumes: Path, toml: str = "", *, files: tuple[str, ...] = (), name: s
 
 
 def told(outcome: Outcome) -> list[str]:
+    reached.note_outcome(outcome)
     assert all(finding.check == "I10" and finding.severity == "refuse" for finding in outcome.findings)
     return [finding.reason for finding in outcome.findings]
 

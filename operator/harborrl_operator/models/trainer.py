@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, JsonValue
 
 from harborrl_operator.models.base import FreeForm, Model, Path, Seconds, nested
 from harborrl_operator.models.framework import FrameworkConfig
@@ -48,8 +48,28 @@ class Ports(Model):
     """Port of the inference router. Default 31000, Miles' own."""
 
 
+SECRET_NAME = r"(?i)(^|_)(API_?KEY|ACCESS_KEY|PRIVATE_KEY|WANDB_KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$"  # noqa: S105 - a pattern
+"""Names of variables that hold secrets, for Python and for the API server's RE2 alike."""
+
+_ENV_RULES: list[JsonValue] = [
+    {
+        "rule": f"!has(self.value) || size(self.value) == 0 || !self.name.matches('{SECRET_NAME}')",
+        "message": (
+            "the name looks like a secret, and a literal value is readable by anyone who can read the job: put it into"
+            " a Secret and use valueFrom.secretKeyRef"
+        ),
+    },
+    {
+        "rule": "!self.name.startsWith('HARBORRL_') && !(self.name in ['POD_NAME', 'POD_NAMESPACE'])",
+        "message": "HARBORRL_*, POD_NAME and POD_NAMESPACE are set by the operator: remove the variable",
+    },
+]
+
+
 class EnvVar(Model):
     """An environment variable; secrets only by reference."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _ENV_RULES})
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
     """Name of the variable; `HARBORRL_*`, `POD_NAME` and `POD_NAMESPACE` are ours and refused."""
