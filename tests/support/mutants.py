@@ -56,12 +56,21 @@ def _below(schema: dict[str, Any], path: Path) -> Iterator[tuple[Path, dict[str,
 FIELDS = fields()
 
 
+FREE_FORM = frozenset(
+    path
+    for path, schema in FIELDS
+    if "x-kubernetes-preserve-unknown-fields" in str(schema) or path[-1] in ("resources", "requests", "limits")
+)
+"""Fields whose contents go into pods as they are: what they hold is Kubernetes' to judge, when it is applied."""
+
+
 @st.composite
-def mutants(draw: st.DrawFn, *, junk: bool = True) -> dict[str, Any]:
+def mutants(draw: st.DrawFn, *, junk: bool = True, but: frozenset[Path] = frozenset()) -> dict[str, Any]:
     """A good spec with one to four fields changed; without `junk` only to what the schema allows."""
+    fields = [field for field in FIELDS if field[0] not in but]
     changes: dict[str, Any] = {}
     for _ in range(draw(st.integers(1, 4))):
-        path, schema = draw(st.sampled_from(FIELDS))
+        path, schema = draw(st.sampled_from(fields))
         wild = junk and draw(st.booleans())
         value = draw(st.sampled_from(JUNK)) if wild else draw(values_of(schema, path[-1]))
         changes[".".join(path)] = value
