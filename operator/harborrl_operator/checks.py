@@ -196,12 +196,14 @@ def ports_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
 def start_is_whole(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I11: without gang scheduling some pods hold their GPUs while others wait."""
     spec = job.spec
-    if spec.trainer.nodes == 1 or spec.queue_name or spec.trainer.allow_partial_start:
+    in_one_step = spec.queue_name or job.settings.gang_scheduler
+    if spec.trainer.nodes == 1 or in_one_step or spec.trainer.allow_partial_start:
         return None
     return Verdict(
         Reason.PARTIAL_START_NOT_ALLOWED,
-        f"trainer.nodes is {spec.trainer.nodes} and nothing makes the pods start together. Set queueName, or"
-        " trainer.allowPartialStart: true if some may wait while others hold their resources.",
+        f"trainer.nodes is {spec.trainer.nodes} and nothing makes the pods start together. Set queueName (or have the"
+        " chart's defaults.gangScheduler name KubeRay's batch scheduler), or trainer.allowPartialStart: true if some"
+        " may wait while others hold their resources.",
     )
 
 
