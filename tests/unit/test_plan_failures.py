@@ -401,3 +401,14 @@ def test_a_trainer_pod_that_ended_is_named_with_its_last_words() -> None:
 def test_a_driver_without_a_rollout_yet_is_progressing() -> None:
     seen = hrl.running_world(hrl.job(), progress=hrl.progress(changes={"rollout": None}))
     assert hrl.condition(hrl.decide(hrl.job(), seen), "Progressing") == ("True", "WaitingForFirstRollout")
+
+
+def test_between_two_attempts_status_names_no_cluster_so_that_the_spec_may_be_corrected() -> None:
+    """The API server's transition rules go by this field (docs/decisions/0023)."""
+    job = hrl.job()
+    running = hrl.decide(job, hrl.running_world(job, progress=hrl.progress()))
+    assert running.status.trainer is not None
+    assert running.status.trainer.ray_cluster == "quickstart-a1"
+    failed = hrl.running_world(job, progress=hrl.progress("FAILED", message="x", failure="application"))
+    between = hrl.decide(hrl.then(job, running), failed).status
+    assert (between.attempt, between.trainer and between.trainer.ray_cluster) == (2, None)
