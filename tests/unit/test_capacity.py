@@ -9,6 +9,9 @@ from harborrl_operator.draft import Plan
 from harborrl_operator.observed import Surroundings
 from support import hrl
 
+MILES: dict[str, Any] = {"trainer.engine": "miles", "trainer.gpusPerNode": 8}
+"""The engine that reads raw flags."""
+
 TASK = {"requests": {"cpu": "500m", "memory": "1073741824"}, "limits": {"memory": "1073741824"}, "unset": []}
 
 
@@ -135,7 +138,7 @@ def test_a_shared_server_is_judged_by_its_live_capacity() -> None:
 @pytest.mark.parametrize(("batch", "tight"), [(25, False), (26, True)])
 def test_another_agent_client_than_ours_is_warned_of_above_its_connections(batch: int, tight: bool) -> None:
     own = {"trainer.extraArgs": "--custom-agent-function-path mine.run", "trainer.config.rolloutBatchSize": batch}
-    decided = admit({}, own)
+    decided = admit({}, MILES | own)
     assert hrl.condition(decided, "CapacityTight")[0] == str(tight)
     if tight:
         assert hrl.condition(decided, "CapacityTight")[1] == "ClientConnectionCap"
@@ -145,7 +148,7 @@ def test_another_agent_client_than_ours_is_warned_of_above_its_connections(batch
 
 
 def test_everything_that_waits_is_said_at_once_under_the_first_reason() -> None:
-    changes = {"eval": {"jsonl": "e.jsonl"}, "trainer.extraArgs": "--over-sampling-batch-size 3"}
+    changes = MILES | {"eval": {"jsonl": "e.jsonl"}, "trainer.extraArgs": "--over-sampling-batch-size 3"}
     decided = admit({"evalPrompts": 9, "sandboxes": TASK}, changes, nodes=(node(cpu="2"),))
     assert hrl.condition(decided, "CapacityTight") == ("True", "BurstExceedsCapacity")
     for part in ("up to 16 trials", "9 prompts x 1 = 9", "room for 4"):

@@ -61,7 +61,6 @@ def test_every_rule_is_broken_by_one_of_these_cases() -> None:
         {"trainer.parallelism": {"tp": 4, "ep": 8}},
         ASYNC | {"trainer.extraArgs": "--fully-async --pause-generation-mode retract"},
         {"trainer.preset": "p", "trainer.extraArgs": "--over-sampling-batch-size 1", "trainer.config": {}},
-        {"trainer.engine": "native", "trainer.gpusPerNode": 0, "trainer.extraArgs": "--use-tis --use-rollout-logprobs"},
     ],
     ids=str,
 )

@@ -113,6 +113,8 @@ async def test_two_hundred_kibibytes_of_spec_reconcile_to_the_ray_cluster() -> N
     line = "--name 'a value that is long enough to fill some space' # and a comment\n"
     text = line * (64_000 // len(line))
     raw = {
+        "trainer.engine": "miles",
+        "trainer.gpusPerNode": 8,
         "trainer.recipeArgs": text,
         "trainer.extraArgs": text,
         "trainer.customConfigYaml": "save_interval: 5 # " + "x" * 64_000,
