@@ -8,12 +8,15 @@ every pass (suspend, retries, deadlines, progress) and the agent server, which i
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-OPERATORS_OWN = {"trainer": ("startDeadlineSeconds", "allowPartialStart")}
-"""Fields of frozen parts that no pod knows."""
-
-WHOLE = ("model", "data", "eval", "storage", "rollout", "resumeFrom", "queueName")
-PARTLY = ("trainer",)
-SINGLE = (("checkpoint", "keep"), ("checkpoint", "graceSeconds"), ("agentServer", "url"))
+FROZEN = ("data", "eval", "model", "queueName", "resumeFrom", "rollout", "storage")
+PARTLY: Mapping[str, tuple[str, ...]] = {
+    "agentServer": ("url",),
+    "checkpoint": ("graceSeconds", "keep"),
+}
+"""Frozen fields of parts that are free otherwise."""
+EXCEPT: Mapping[str, tuple[str, ...]] = {"trainer": ("allowPartialStart", "startDeadlineSeconds")}
+"""Free fields of parts that are frozen otherwise: no pod knows them."""
+FREE = ("activeDeadlineSeconds", "progress", "retries", "suspend", "ttlSecondsAfterFinished")
 
 # Named are the phases in which nothing was made from the spec yet: a phase that comes later is a held one.
 _HELD = (
@@ -25,11 +28,12 @@ _HELD = (
 
 def frozen_rules(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     """Rules for the root of the CRD's schema, one a part, so that the answer names the part. `spec` is its schema."""
-    rules = [_rule(name, [(name,)], spec) for name in (*WHOLE, *PARTLY) if name not in PARTLY]
-    for part in PARTLY:
-        fields = [(part, field) for field in spec["properties"][part]["properties"] if field not in OPERATORS_OWN[part]]
-        rules.append(_rule(part, fields, spec))
-    return [*rules, *(_rule(".".join(path), [path], spec) for path in SINGLE)]
+    rules = [_rule(part, [(part,)], spec) for part in FROZEN]
+    for part, free in EXCEPT.items():
+        frozen = [(part, field) for field in spec["properties"][part]["properties"] if field not in free]
+        rules.append(_rule(part, frozen, spec))
+    single = [(part, field) for part, fields in PARTLY.items() for field in fields]
+    return [*rules, *(_rule(".".join(path), [path], spec) for path in single)]
 
 
 def _rule(field: str, paths: list[tuple[str, ...]], spec: Mapping[str, Any]) -> dict[str, str]:

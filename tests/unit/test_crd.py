@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from harborrl_operator.crd import COPIES, REFERENCE, custom_resource_definition, render, render_reference
+from harborrl_operator.frozen import EXCEPT, FREE, FROZEN, PARTLY
 from harborrl_operator.models.framework import FrameworkConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,3 +59,11 @@ def test_hyper_parameters_have_no_schema_default_since_presets_rank_above_defaul
 
 def test_the_spec_itself_has_no_default_which_would_have_to_satisfy_the_rules() -> None:
     assert "default" not in SCHEMA["properties"]["spec"]
+
+
+def test_of_every_part_of_the_spec_somebody_has_decided_whether_a_running_attempt_takes_an_edit() -> None:
+    parts = sorted((*FROZEN, *PARTLY, *EXCEPT, *FREE))
+    assert parts == sorted(SCHEMA["properties"]["spec"]["properties"])
+    rules = "".join(rule["rule"] for rule in SCHEMA["x-kubernetes-validations"])
+    for part in FREE:
+        assert f"oldSelf.spec.{part}" not in rules
