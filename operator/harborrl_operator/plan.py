@@ -121,8 +121,9 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
         return follow(draft)
     if made_from(draft.cluster) != judged.config_hash:
         said = (
-            "spec.agentServer or the operator's defaults changed after this attempt began; the change takes effect with"
-            " the next attempt or resume. Set spec.suspend: true and back to have it now."
+            "What the job would be made from now (spec.agentServer, podOverrides, the chart's defaults) changed after"
+            " this attempt began; the change takes effect with the next attempt or resume. Set spec.suspend: true and"
+            " back to have it now."
         )
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     else:

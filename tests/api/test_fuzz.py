@@ -33,6 +33,8 @@ PATHS = {
 
 @pytest.fixture(scope="module")
 def client(kubectl: Any) -> Iterator[httpx.Client]:
+    for account in ("harborrl-trainer", "harborrl-agent-server"):  # a pod is refused without its own
+        kubectl.ok("create", "serviceaccount", account, "--namespace", "default")
     with admin_client(kubectl.plane) as connected:
         yield connected
 

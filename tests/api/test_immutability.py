@@ -106,7 +106,7 @@ def test_everything_may_be_corrected_while_no_attempt_exists(
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "APhaseOfALaterVersion"])
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_run_that_is_over_keeps_what_it_was_made_from(
     kubectl: Any, namespace: str, submit: Submit, phase: str
 ) -> None:
