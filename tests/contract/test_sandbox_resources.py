@@ -23,6 +23,7 @@ TASKS = [
 SANDBOXES: list[dict[str, Any]] = [
     {},
     {"defaults": {"requests": {"cpu": "250m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}},
+    {"defaults": {"requests": {"memory": "1E3"}, "limits": {"cpu": "500m", "memory": "1e9"}}},
     {"limits": {"limits": {"cpu": 4, "memory": "8Gi", "ephemeral-storage": "10G"}}},
     {"images": {"map": {"debian:trixie-slim": "base:1", "greet": "greet:1"}}},
     {"images": {"template": "registry.example/{task}:{hash}"}},

@@ -20,9 +20,12 @@ _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(
     rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{_PART}(?:/{_PART})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
 )
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:e([0-9]+)|E([0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
 _SUFFIXES = {
-    "m": Decimal("0.001"),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate(("", "k", "M", "G", "T", "P", "E"))},
+    **{
+        letter: Decimal(1000) ** power
+        for power, letter in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
     **{f"{letter}i": Decimal(1024) ** (power + 1) for power, letter in enumerate("KMGTPE")},
 }
 _BARE_AGENTS = ("bash", "nop", "oracle")
@@ -140,6 +143,8 @@ def wanted_by(task: Mapping[str, Any], sandbox: Sandbox) -> Wanted:
     asked = {name: amount for name, amount in own.items() if amount is not None}
     limits = {name: quantity(str(text)) for name, text in (sandbox.limits.limits | sandbox.defaults.limits).items()}
     limits |= {name: amount for name, amount in asked.items() if name != "cpu"}
+    if "cpu" in limits and asked.get("cpu", 0) > limits["cpu"]:
+        limits["cpu"] = asked["cpu"]  # what the task states ranks above a default
     if gpus := _amount(environment.get("gpus")):
         limits["nvidia.com/gpu"] = gpus
     requests = {name: quantity(str(text)) for name, text in sandbox.defaults.requests.items()} | asked
@@ -171,8 +176,12 @@ def _text(amount: Decimal) -> str:
 
 
 def quantity(text: str) -> Decimal:
-    number = text.rstrip("mkKMGTPEi")
-    return Decimal(number) * _SUFFIXES[text[len(number) :]]
+    """A Kubernetes quantity as a number; raises ValueError for anything else. The CRD lets nothing else in."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no Kubernetes quantity")
+    exponent = match[2] or match[3]
+    return Decimal(match[1]) * (Decimal(10) ** int(exponent) if exponent else _SUFFIXES[match[4] or ""])
 
 
 def _amount(value: Any) -> Decimal | None:
