@@ -409,3 +409,11 @@ def test_checkpoints_that_cannot_be_listed_are_no_start_from_the_model(unprivile
         assert told(check_resume(job)) == [("refuse", "VolumeNotReadable")]
     finally:
         run.chmod(0o700)
+
+
+def test_a_start_at_0_beside_a_whole_checkpoint_is_refused_before_anything_is_held(volumes: Path) -> None:
+    checkpoint(volumes, "a1/i1/checkpoints/iter_0000005")
+    claims = [{"attempt": attempt, "incarnation": 1, "firstRollout": 0, "resumedFrom": None} for attempt in (1, 2)]
+    run = volumes / "checkpoints" / "research" / "quickstart-5f0c2a9e"
+    (run / "index.json").write_text(json.dumps({"schemaVersion": 1, "claims": claims}))
+    assert told(check_resume(jobs.job(volumes))) == [("refuse", "RestartAtZero")]
