@@ -5,7 +5,7 @@ corrected before the start, while refused, between two attempts and while suspen
 every pass (suspend, retries, deadlines, progress) and the agent server, which is rolled out anew, stay free.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 FROZEN = ("data", "eval", "model", "queueName", "resumeFrom", "rollout", "storage")
@@ -36,7 +36,7 @@ def frozen_rules(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     return [*rules, *(_rule(".".join(path), [path], spec) for path in single)]
 
 
-def _rule(field: str, paths: list[tuple[str, ...]], spec: Mapping[str, Any]) -> dict[str, str]:
+def _rule(field: str, paths: Sequence[tuple[str, ...]], spec: Mapping[str, Any]) -> dict[str, str]:
     same = " && ".join(part for path in paths for part in _same(path, spec))
     return {
         "rule": f"!({_HELD}) || ({same})",

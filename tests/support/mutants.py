@@ -74,7 +74,7 @@ def mutants(draw: st.DrawFn, *, junk: bool = True, but: frozenset[Path] = frozen
         wild = junk and draw(st.booleans())
         value = draw(st.sampled_from(JUNK)) if wild else draw(values_of(schema, path[-1]))
         changes[".".join(path)] = value
-    base = draw(st.sampled_from(BASES))
+    base: dict[str, Any] = draw(st.sampled_from(BASES))
     try:
         return hrl.merged(base, changes)
     except (TypeError, AttributeError):

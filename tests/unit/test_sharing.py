@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harborrl_operator.conditions import Truth
 from harborrl_operator.constants import ConditionType, Reason
 from harborrl_operator.models import HarborRLJob
 from harborrl_operator.models.status import Condition, JobStatus
@@ -16,7 +17,7 @@ BROUGHT = {"agentServer.url": URL}
 
 
 def other(
-    admitted: str = "True",
+    admitted: Truth = "True",
     reason: Reason = Reason.ADMITTED,
     changes: dict[str, Any] | None = None,
     *,

@@ -32,7 +32,7 @@ def check_data(job: JobDocument) -> Outcome:
         facts["evalPrompts"] = held_out.facts.get("prompts", 0)
         tasks |= more
     made = check_sandboxes(job, [root / name for name in sorted(tasks)])
-    return Outcome([*findings, *made.findings], facts | made.facts)
+    return Outcome([*findings, *made.findings], {**facts, **made.facts})
 
 
 def tasks_root(job: JobDocument) -> Path:
