@@ -10,7 +10,7 @@ from harborrl_operator.engine_rules import engine_accepts_arguments
 from harborrl_operator.models.trainer import SECRET_NAME
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
-from harborrl_operator.server_checks import agent_is_known, dashboard_is_off
+from harborrl_operator.server_checks import agent_is_known, dashboard_is_off, image_template_is_known
 
 LAST_PORT = 65535
 
@@ -337,6 +337,7 @@ CHECKS: Sequence[Check] = (
     backend_is_supported,
     agent_is_known,
     dashboard_is_off,
+    image_template_is_known,
     sandbox_namespace_is_open,
     names_are_free,
     resume_source_exists,

@@ -330,3 +330,13 @@ def test_a_run_never_counts_as_stalled_within_its_trial_ceiling(
     assert report is not None
     stalled = stall(spec, report, hrl.ago(min(waited, ceiling)), hrl.NOW)
     assert stalled is None
+
+
+@pytest.mark.parametrize("template", ["registry.example/{id}:1", "x/{task", "x/{}", "x/{task.name}", "x/{0}"])
+def test_an_image_template_with_other_names_is_refused_before_the_server_meets_it(template: str) -> None:
+    changes = {"agentServer.sandbox": {"images": {"template": template}}}
+    decided = decide(hrl.job(changes), hrl.world())
+    assert condition(decided, "Admitted") == ("False", "ImageUnresolved")
+    assert "{task} and {hash}" in message(decided, "Admitted")
+    own = decide(hrl.job(changes | {"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
+    assert condition(own, "Admitted")[1] != "ImageUnresolved"
