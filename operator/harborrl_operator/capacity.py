@@ -40,8 +40,8 @@ def _exceeded(
     if kind == "pods":
         each = Decimal(1)
     else:
-        asked = wanted.limits if kind == "limits" else wanted.requests
-        if resource in wanted.unset and not around.has_limit_range and resource in ("cpu", "memory"):
+        asked, lacking = (wanted.limits, wanted.unlimited) if kind == "limits" else (wanted.requests, wanted.unset)
+        if resource in lacking and not around.has_limit_range:
             return Verdict(
                 Reason.SANDBOX_QUOTA_TOO_SMALL,
                 f"{quota} counts {entry}, so it refuses every sandbox that sets none, and a task does not. Set"

@@ -28,6 +28,8 @@ class SandboxFacts(StatusModel):
     limits: dict[str, Quantity] = Field(default_factory=dict)
     unset: list[str] = Field(default_factory=list)
     """Resources that some sandbox neither requests nor limits."""
+    unlimited: list[str] = Field(default_factory=list)
+    """Resources that some sandbox does not limit."""
 
 
 class _ServerFacts(StatusModel):

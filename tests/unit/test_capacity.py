@@ -81,6 +81,13 @@ def test_a_resource_that_a_quota_counts_must_be_set_by_every_task() -> None:
     assert hrl.condition(filled_in, "Admitted") == ("True", "Admitted")
 
 
+def test_a_limit_that_a_quota_counts_must_be_set_by_every_task() -> None:
+    facts = {"sandboxes": {**TASK, "unlimited": ["cpu"]}}
+    refused = admit(facts, quotas=(quota(limits__cpu="64"),))
+    assert "Set agentServer.sandbox.defaults.limits.cpu" in hrl.message(refused, "Admitted")
+    assert hrl.condition(admit(facts, quotas=(quota(requests__cpu="64"),)), "Admitted") == ("True", "Admitted")
+
+
 def test_a_raised_quota_admits_without_another_preflight() -> None:
     assert admit({"sandboxes": TASK}, quotas=(quota(pods="7"),)).delete == ()
     assert "RayCluster/quickstart-a1" in hrl.applied(admit({"sandboxes": TASK}, quotas=(quota(pods="8"),)))

@@ -123,12 +123,18 @@ def test_the_largest_amounts_of_any_task_are_told(tmp_path: Path) -> None:
         "requests": {"cpu": "2", "memory": "1073741824", "nvidia.com/gpu": "1"},
         "limits": {"memory": "1073741824", "nvidia.com/gpu": "1"},
         "unset": [],
+        "unlimited": ["cpu"],
     }
 
 
 def test_a_resource_that_some_task_leaves_out_is_told(tmp_path: Path) -> None:
     outcome = judge(tmp_path, "[environment]\ncpus = 0.02", sandbox={})
-    assert outcome.facts["sandboxes"] == {"requests": {"cpu": "20m"}, "limits": {}, "unset": ["memory"]}
+    assert outcome.facts["sandboxes"] == {
+        "requests": {"cpu": "20m"},
+        "limits": {},
+        "unset": ["memory"],
+        "unlimited": ["cpu", "memory"],
+    }
 
 
 @pytest.mark.parametrize("server", [{"owned": False}, {"sandbox": {"backend": "local"}}])

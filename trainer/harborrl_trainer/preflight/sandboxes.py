@@ -160,9 +160,18 @@ def _above(asked: Wanted, sandbox: Sandbox) -> list[str]:
 
 
 def _largest(wanted: Sequence[Wanted]) -> dict[str, Any]:
-    requests = _maxima([one.requests for one in wanted])
-    unset = sorted({name for name in ("cpu", "memory") if any(name not in one.requests for one in wanted)})
-    return {"requests": requests, "limits": _maxima([one.limits for one in wanted]), "unset": unset}
+    requests, limits = [one.requests for one in wanted], [one.limits for one in wanted]
+    return {
+        "requests": _maxima(requests),
+        "limits": _maxima(limits),
+        "unset": _missing_somewhere(requests),
+        "unlimited": _missing_somewhere(limits),
+    }
+
+
+def _missing_somewhere(all_amounts: Sequence[Amounts]) -> list[str]:
+    """A quota that counts them refuses the pods that leave them out."""
+    return [name for name in ("cpu", "memory") if any(name not in amounts for amounts in all_amounts)]
 
 
 def _maxima(all_amounts: Sequence[Amounts]) -> dict[str, str]:
