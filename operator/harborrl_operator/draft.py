@@ -40,7 +40,9 @@ class Draft:
     def __init__(self, job: HarborRLJob, observed: Observed, now: datetime) -> None:
         self.job, self.observed, self.now = job, observed, now
         self.text_now = to_text(now)
-        self.conditions = Conditions(job.status.conditions, job.generation, self.text_now)
+        # A fault of ours is over with the pass that comes to its end.
+        settled = (one for one in job.status.conditions if one.reason != Reason.OPERATOR_ERROR)
+        self.conditions = Conditions(settled, job.generation, self.text_now)
         self.fields: dict[str, Any] = {"observed_generation": job.generation, "run_path": job.names.run_path}
         self._apply: list[dict[str, Any]] = []
         self._delete: dict[tuple[str, str], Reference] = {}

@@ -10,8 +10,9 @@ from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_RO
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
-from harborrl_operator.observed import Object, Observed, labels, name_of, pod_phase
+from harborrl_operator.observed import Object, Observed, Surroundings, labels, name_of, pod_phase
 from harborrl_operator.problems import STUCK_SECONDS
+from harborrl_operator.surroundings import read_surroundings
 
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
@@ -37,6 +38,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     )
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
+    surroundings = Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights)
     return Observed(
         deployment=_ours(deployment, job),
         agent_pods=_of_role(pods, Role.AGENT_SERVER),
@@ -50,6 +52,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
         sandbox_namespace=sandboxes,
+        surroundings=surroundings,
         resume_path=resume_path,
         warnings=await _warnings(cluster, namespace, pods, now),
     )

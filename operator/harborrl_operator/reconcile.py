@@ -1,8 +1,10 @@
 """One pass over one job: observe, plan, apply, write status. The only place where pure code meets the API server."""
 
 import logging
+import traceback
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from harborrl_operator.clock import to_text
@@ -42,7 +44,15 @@ class Reconciler:
         except InvalidJobError as error:
             await self._write_invalid(raw, str(error))
             return None
-        now = self._now()
+        try:
+            return await self._judge(job, self._now())
+        except ClusterError:
+            raise  # said where it concerns somebody; the queue tries again
+        except Exception as error:
+            await self._write(job, with_fault(job.status, error, job.generation, self._now()))
+            raise
+
+    async def _judge(self, job: HarborRLJob, now: datetime) -> float | None:
         try:
             observed = await observe(self._cluster, job, self._settings, now)
         except ClusterError as error:
@@ -146,6 +156,29 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     return after.model_copy(
         update={"conditions": conditions.listed(), "reason": Reason.APPLY_FAILED.value, "message": first[:256]}
     )
+
+
+def with_fault(before: JobStatus, error: Exception, generation: int, now: datetime) -> JobStatus:
+    """What a pass that failed by our own fault leaves behind; the next good pass judges the condition anew.
+
+    Never the error's text: it may hold anything, and the log has it.
+    """
+    if before.finished_at:
+        return before
+    said = (
+        f"The operator failed on this job: {type(error).__name__} in {_place(error)}. What runs goes on; nothing is"
+        " decided until it is mended. The operator's log has the traceback: please report it."
+    )
+    conditions = Conditions(before.conditions, generation, to_text(now))
+    conditions.set(ConditionType.PROGRESSING, "Unknown", Reason.OPERATOR_ERROR, said)
+    update = {"conditions": conditions.listed(), "reason": Reason.OPERATOR_ERROR.value, "message": said[:256]}
+    return before.model_copy(update=update)
+
+
+def _place(error: Exception) -> str:
+    """The innermost of our own functions."""
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "harborrl_operator" in frame.filename]
+    return f"{Path(ours[-1].filename).stem}.{ours[-1].name}" if ours else "a library"
 
 
 _ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")

@@ -26,6 +26,8 @@ class HarborRLJob:
     generation: int
     spec: JobSpec
     status: JobStatus
+    created_at: str = ""
+    """Of the object, as the API server wrote it."""
 
     @property
     def names(self) -> JobNames:
@@ -42,6 +44,7 @@ def parse_job(raw: Mapping[str, Any]) -> HarborRLJob:
         generation=metadata.get("generation", 0),
         spec=_parse(JobSpec, "spec", raw.get("spec", {})),
         status=_parse(JobStatus, "status", raw.get("status") or {}),
+        created_at=metadata.get("creationTimestamp", ""),
     )
 
 
