@@ -26,11 +26,14 @@ _RESOURCES = {
     "Event": _Resource("v1", "events"),
     KIND: _Resource(API_VERSION, PLURAL),
     "Lease": _Resource("coordination.k8s.io/v1", "leases"),
+    "LimitRange": _Resource("v1", "limitranges"),
     "Namespace": _Resource("v1", "namespaces", namespaced=False),
+    "Node": _Resource("v1", "nodes", namespaced=False),
     "PersistentVolumeClaim": _Resource("v1", "persistentvolumeclaims"),
     "Pod": _Resource("v1", "pods"),
     "RayCluster": _Resource("ray.io/v1", "rayclusters"),
     "Role": _Resource("rbac.authorization.k8s.io/v1", "roles"),
+    "ResourceQuota": _Resource("v1", "resourcequotas"),
     "RoleBinding": _Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Service": _Resource("v1", "services"),
     "ServiceAccount": _Resource("v1", "serviceaccounts"),
@@ -106,11 +109,17 @@ class Cluster:
         )
         return await self._ask(request, f"apply {thing['kind']} {meta['name']}")
 
-    async def create(self, thing: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        """A conflict when there is one of that name. With `dry_run` all is checked and nothing stored."""
+    async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        """A conflict when there is one of that name."""
+        return await self._create(thing, ())
+
+    async def check(self, thing: Mapping[str, Any]) -> None:
+        """As `create`, with all that the API server checks and nothing stored."""
+        await self._create(thing, (("dryRun", "All"),))
+
+    async def _create(self, thing: Mapping[str, Any], options: tuple[tuple[str, str], ...]) -> dict[str, Any]:
         path = _path(thing["kind"], thing["metadata"].get("namespace"))
-        query = (("fieldManager", FIELD_MANAGER), *((("dryRun", "All"),) if dry_run else ()))
-        request = Request("create", thing["kind"], path, query, thing)
+        request = Request("create", thing["kind"], path, (("fieldManager", FIELD_MANAGER), *options), thing)
         return await self._ask(request, f"create {thing['kind']} {thing['metadata'].get('name', '')}".rstrip())
 
     async def replace(self, thing: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,31 +1,37 @@
 """What the API server refused and what broke in us, as conditions of the job that it concerns. Pure."""
 
-from dataclasses import replace
+import traceback
 from datetime import datetime
+from pathlib import Path
 
 from harborrl_operator.clock import to_text
 from harborrl_operator.conditions import Conditions
 from harborrl_operator.constants import ConditionType, Reason
 from harborrl_operator.errors import ClusterError
-from harborrl_operator.models import HarborRLJob, JobStatus
+from harborrl_operator.models import JobStatus
 
 
-def with_fault(job: HarborRLJob, error: Exception, now: datetime) -> JobStatus:
-    """A bug of ours, said where the user looks; what runs goes on."""
+def with_fault(before: JobStatus, error: Exception, generation: int, now: datetime) -> JobStatus:
+    """What a pass that failed by our own fault leaves behind; the next good pass judges the condition anew.
+
+    Never the error's text: it may hold anything, and the log has it.
+    """
+    if before.finished_at:
+        return before
     said = (
-        f"The operator cannot judge this job: {type(error).__name__}: {error}. What runs goes on; it is"
-        " tried again. Report this with the operator's log."
+        f"The operator failed on this job: {type(error).__name__} in {_place(error)}. What runs goes on; nothing is"
+        " decided until it is mended. The operator's log has the traceback: please report it."
     )
-    conditions = Conditions(job.status.conditions, job.generation, to_text(now))
+    conditions = Conditions(before.conditions, generation, to_text(now))
     conditions.set(ConditionType.PROGRESSING, "Unknown", Reason.OPERATOR_ERROR, said)
     update = {"conditions": conditions.listed(), "reason": Reason.OPERATOR_ERROR.value, "message": said[:256]}
-    return job.status.model_copy(update=update)
+    return before.model_copy(update=update)
 
 
-def without_fault(job: HarborRLJob) -> HarborRLJob:
-    """So that the first pass that succeeds again begins without it."""
-    kept = [condition for condition in job.status.conditions if condition.reason != Reason.OPERATOR_ERROR]
-    return replace(job, status=job.status.model_copy(update={"conditions": kept}))
+def _place(error: Exception) -> str:
+    """The innermost of our own functions."""
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "harborrl_operator" in frame.filename]
+    return f"{Path(ours[-1].filename).stem}.{ours[-1].name}" if ours else "a library"
 
 
 def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterError], now: datetime) -> JobStatus:

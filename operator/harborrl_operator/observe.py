@@ -11,20 +11,20 @@ from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
-from harborrl_operator.observed import Object, Observed, labels, name_of, pod_phase
+from harborrl_operator.observed import Object, Observed, Surroundings, labels, name_of, pod_phase
 from harborrl_operator.problems import STUCK_SECONDS
+from harborrl_operator.surroundings import read_surroundings
 
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB}={job.name}"
-    sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
     pods, rays, deployment, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.get("Deployment", namespace, names.agent),
-        _namespace(cluster, sandbox_namespace),
+        _namespace(cluster, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
     )
     all_pods, all_rays = pods, rays
     pods, rays = ([thing for thing in things if _is_of(thing, job)] for things in (pods, rays))
@@ -38,6 +38,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     )
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
+    surroundings = Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights)
     return Observed(
         deployment=_ours(deployment, job),
         agent_pods=_of_role(pods, Role.AGENT_SERVER),
@@ -51,6 +52,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
         sandbox_namespace=sandboxes,
+        surroundings=surroundings,
         resume_path=resume_path,
         warnings=await _warnings(cluster, namespace, pods, now),
     )

@@ -13,7 +13,7 @@ from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import API_VERSION, KIND
 from harborrl_operator.draft import Plan
 from harborrl_operator.errors import ClusterError, NotLeadingError
-from harborrl_operator.faults import with_failures, with_fault, without_fault
+from harborrl_operator.faults import with_failures, with_fault
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
 from harborrl_operator.observed import Object, is_terminating
@@ -55,7 +55,15 @@ class Reconciler:
         except InvalidJobError as error:
             await self._write_invalid(raw, str(error))
             return None
-        now = self._now()
+        try:
+            return await self._judge(job, self._now())
+        except (ClusterError, NotLeadingError):
+            raise  # said where it concerns somebody; the queue tries again
+        except Exception as error:
+            await self._write(job, with_fault(job.status, error, job.generation, self._now()))
+            raise
+
+    async def _judge(self, job: HarborRLJob, now: datetime) -> float | None:
         try:
             decided = await self._decide(job, now)
             status, failures = await self._carry_out(decided, job, now)
@@ -67,22 +75,17 @@ class Reconciler:
         return RETRY_SECONDS if failures else decided.requeue_after
 
     async def _decide(self, job: HarborRLJob, now: datetime) -> Plan:
-        """What keeps a pass from deciding is said in the status before it is raised."""
+        """A refused read is said in the status before it is raised."""
         try:
             observed = await observe(self._cluster, job, self._settings, now)
             if observed.deployment is None:
                 self.applied.drop("Deployment", job.namespace, job.names.agent)
             if not observed.progress_exists:
                 self.applied.drop("ConfigMap", job.namespace, job.names.progress)
-            return plan(without_fault(job), observed, self._settings, now)
-        except NotLeadingError:
-            raise
+            return plan(job, observed, self._settings, now)
         except ClusterError as error:
             if error.is_refusal:
                 await self._write(job, with_failures(job.status, job.status, [error], now))
-            raise
-        except Exception as error:
-            await self._write(job, with_fault(job, error, now))
             raise
 
     async def _carry_out(self, decided: Plan, job: HarborRLJob, now: datetime) -> tuple[JobStatus, list[ClusterError]]:

@@ -18,11 +18,11 @@ _TOO_TIGHT = _SOUND | {"rollout": {"agentTrialTimeoutSeconds": 60}}
 async def admit(cluster: Cluster, namespace: str) -> str | None:
     """What is wrong with admission, None when all is well."""
     try:
-        await cluster.create(_job(namespace, _SOUND), dry_run=True)
+        await cluster.check(_job(namespace, _SOUND))
     except ClusterError as error:
         return f"a sound job is refused: {error}"
     try:
-        await cluster.create(_job(namespace, _TOO_TIGHT), dry_run=True)
+        await cluster.check(_job(namespace, _TOO_TIGHT))
     except ClusterError as error:
         return None if error.status == 422 else f"a job that must fail is refused for another reason: {error}"
     return "a job whose trials cannot fit their ceiling is admitted: is the CustomResourceDefinition an old one?"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -344,3 +345,24 @@ async def test_the_charts_roles_suffice_for_a_whole_life(
         assert denied.stdout.strip() == "no"
     finally:
         await limited.close()
+
+
+async def test_the_value_of_a_secret_that_a_job_names_is_in_nothing_else(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    canary = "canary-7f3a9c"
+    kubectl.ok("create", "secret", "generic", "keys", "-n", namespace, f"--from-literal=wandb={canary}")
+    reference = {"secretKeyRef": {"name": "keys", "key": "wandb"}}
+    named = {
+        "trainer.env": [{"name": "WANDB_API_KEY", "valueFrom": reference}],
+        "agentServer.adminSecretRef": {"name": "keys", "key": "wandb"},
+    }
+    with caplog.at_level(logging.DEBUG):
+        assert submit(named).returncode == 0
+        await walk_to_cluster(kubectl, cluster, namespace)
+    kinds = "hrl,configmaps,deployments,replicasets,pods,services,rayclusters,rolebindings,serviceaccounts,events"
+    everything = kubectl.ok("get", kinds, "-n", namespace, "-o", "json")
+    assert '"name": "keys"' in everything
+    assert everything.count('"kind": "RayCluster"') >= 1
+    assert canary not in everything
+    assert canary not in caplog.text

@@ -1,6 +1,7 @@
 """The chart renders what the operator expects. It needs helm, which `python -m devcluster build` compiles."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,27 @@ def test_each_alert_asks_for_metrics_that_the_operator_has(helm: str) -> None:
 
 def deployment_of(things: list[dict[str, Any]]) -> dict[str, Any]:
     return next(thing for thing in things if thing["kind"] == "Deployment")
+
+
+def notes(helm: str, folder: Path, *arguments: str) -> str:
+    """What `helm install` prints last. `helm template` prints no notes, so they become a manifest in a copy."""
+    chart = shutil.copytree(CHART, folder / "chart")
+    text = (chart / "templates" / "NOTES.txt").read_text()
+    (chart / "templates" / "_notes.tpl").write_text('{{ define "told" }}' + text + "{{ end }}")
+    (chart / "templates" / "told.yaml").write_text('told: {{ include "told" . | toJson }}')
+    done = run(helm, "template", "h", str(chart), "--kube-version", "1.35.0", "-s", "templates/told.yaml", *arguments)
+    assert done.returncode == 0, done.stderr
+    return str(yaml.safe_load(done.stdout)["told"])
+
+
+def test_images_that_only_a_dev_cluster_has_are_warned_of(helm: str, tmp_path: Path) -> None:
+    told = notes(helm, tmp_path, "--set", "images.operator=registry.example/operator:1")
+    (warning,) = (line for line in told.splitlines() if "WARNING" in line)
+    assert "images.agentServer, images.sandbox, images.trainer" in warning
+    assert "images.operator" not in warning
+
+
+def test_images_of_a_registry_are_not_warned_of(helm: str, tmp_path: Path) -> None:
+    names = ("operator", "agentServer", "trainer", "sandbox")
+    sets = [word for name in names for word in ("--set", f"images.{name}=registry.example/{name}:1")]
+    assert "WARNING" not in notes(helm, tmp_path, *sets)

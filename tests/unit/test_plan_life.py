@@ -140,7 +140,7 @@ def test_an_edit_during_an_attempt_changes_nothing_that_runs_and_is_said() -> No
     assert applied(decided) == []
     assert deleted(decided) == []
     assert decided.status.phase == "Running"
-    assert "takes effect with the next attempt" in message(decided, "Admitted")
+    assert "takes effect with the next attempt or resume" in message(decided, "Admitted")
 
 
 def test_a_report_that_somebody_deleted_is_made_again_whatever_was_edited() -> None:

@@ -60,6 +60,10 @@ app.kubernetes.io/component: operator
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list, delete]
+# Admission compares the sandboxes of a job with what their namespace has.
+- apiGroups: [""]
+  resources: [resourcequotas, limitranges]
+  verbs: [list]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]
@@ -70,6 +74,12 @@ app.kubernetes.io/component: operator
   resources: [clusterroles]
   verbs: [bind]
   resourceNames: [harborrl-sandboxes]
+{{- end }}
+{{- /* Of the cluster, and done without where the operator has no ClusterRole: do the nodes have room for the sandboxes? */}}
+{{- define "harborrl.rules.cluster" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
 {{- end }}
 {{- /* Where the operator itself lives. */}}
 {{- define "harborrl.rules.own" -}}

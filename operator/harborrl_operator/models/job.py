@@ -28,6 +28,8 @@ class HarborRLJob:
     status: JobStatus
     version: str = ""
     """resourceVersion that was read: a status decided on it is not written over a newer one."""
+    created_at: str = ""
+    """Of the object, as the API server wrote it."""
 
     @property
     def names(self) -> JobNames:
@@ -45,6 +47,7 @@ def parse_job(raw: Mapping[str, Any]) -> HarborRLJob:
         spec=_parse(JobSpec, "spec", raw.get("spec", {})),
         status=_parse(JobStatus, "status", raw.get("status") or {}),
         version=metadata.get("resourceVersion", ""),
+        created_at=metadata.get("creationTimestamp", ""),
     )
 
 
