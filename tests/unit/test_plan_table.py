@@ -60,7 +60,7 @@ class Row:
     deletes: frozenset[str] = frozenset()
 
 
-SUPPORT = {"ServiceAccount", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
+SUPPORT = {"ServiceAccount", "Role", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
 RAY, POD, REQUEST = "RayCluster/quickstart-a1", "Pod/quickstart-preflight", "ConfigMap/quickstart-request"
 AGENT, REPORT = "Deployment/quickstart-agent", "ConfigMap/quickstart-progress"
 ALL = frozenset({RAY, AGENT})
