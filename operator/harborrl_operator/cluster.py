@@ -89,14 +89,19 @@ class Cluster:
             content_type="application/apply-patch+yaml",
         )
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Delete in the background; one that is gone or was replaced meanwhile counts as deleted."""
-        body = {
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
+        """Delete in the background; one that is gone or was replaced meanwhile counts as deleted.
+
+        `grace` in seconds replaces the pod's own, also of one that is being deleted.
+        """
+        body: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
             "propagationPolicy": "Background",
         }
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
         try:
             await self._call("DELETE", _path(kind, namespace, name), f"delete {kind} {name}", body=body)
         except ClusterError as error:

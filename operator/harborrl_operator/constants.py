@@ -16,6 +16,8 @@ LABEL_JOB_NAMESPACE = f"{GROUP}/job-namespace"
 LABEL_JOB_UID = f"{GROUP}/job-uid"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_AGENT_VERSION = f"{GROUP}/agent-version"
+"""Hash of the pod template of an agent server: its Deployments of two versions run side by side."""
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_SANDBOXES = f"{GROUP}/sandboxes"
 """A namespace labelled `true` may be named in `agentServer.sandbox.namespace`; without it any user could
@@ -24,7 +26,7 @@ LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGED_BY = "harborrl"
 
 ANNOTATION_CONFIG = f"{GROUP}/config-hash"
-"""Hash of the job document that a preflight pod or RayCluster was made from."""
+"""Hash of what a preflight pod or RayCluster was made from."""
 
 UID = 10001
 """User and group of our images; volumes are mounted with it as fsGroup."""
@@ -156,6 +158,9 @@ class Reason(StrEnum):
     STARTING = "Starting"
     READY = "Ready"
     EXTERNAL_SERVER = "ExternalServer"
+    ROLLING_OUT = "RollingOut"
+    ROLLOUT_BLOCKED = "RolloutBlocked"
+    DRAINING = "Draining"
     NOT_STARTED = "NotStarted"
     QUEUED = "Queued"
     WAITING_FOR_OLD_PODS = "WaitingForOldPods"

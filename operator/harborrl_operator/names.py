@@ -33,6 +33,10 @@ class JobNames:
     def agent(self) -> str:
         return f"{self.name}-agent"
 
+    def agent_deployment(self, version: str) -> str:
+        """At most 58 characters; beyond 63 the ReplicaSet controller would cut the pods' names."""
+        return f"{self.agent}-{version}"
+
     @property
     def agents(self) -> str:
         return f"{self.name}-agents"

@@ -10,7 +10,7 @@ from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_RO
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
-from harborrl_operator.observed import Object, Observed, labels, name_of, pod_phase
+from harborrl_operator.observed import Object, Observed, is_terminating, labels, name_of, pod_phase, version_of
 from harborrl_operator.problems import STUCK_SECONDS
 
 
@@ -19,14 +19,16 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB}={job.name}"
     sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    pods, rays, deployment, sandboxes = await asyncio.gather(
+    all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
-        cluster.get("Deployment", namespace, names.agent),
+        cluster.find("Deployment", namespace, selector),
+        cluster.get("Service", namespace, names.agent),
         cluster.get("Namespace", None, sandbox_namespace),
     )
-    all_pods, all_rays = pods, rays
-    pods, rays = ([thing for thing in things if _is_of(thing, job)] for things in (pods, rays))
+    pods, rays, deployments = (
+        [thing for thing in things if _is_of(thing, job)] for things in (all_pods, all_rays, all_deployments)
+    )
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
     progress, request, claims, resume_path = await asyncio.gather(
@@ -38,7 +40,8 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
     return Observed(
-        deployment=_ours(deployment, job),
+        agent_servers={version_of(thing): thing for thing in deployments if not is_terminating(thing)},
+        agent_service=_ours(service, job),
         agent_pods=_of_role(pods, Role.AGENT_SERVER),
         preflight_pod=preflights[0] if preflights else None,
         ray_clusters={name_of(ray): ray for ray in rays},
@@ -46,7 +49,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         progress=(report.get("data") or {}).get("progress") if report else None,
         progress_exists=report is not None,
         request=_ours(request, job),
-        predecessors=_predecessors(job, all_pods, all_rays, named),
+        predecessors=_predecessors(job, all_pods, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
         sandbox_namespace=sandboxes,
@@ -72,7 +75,6 @@ async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]
         ("ConfigMap", names.config),
         ("ConfigMap", names.progress),
         ("ConfigMap", names.request),
-        ("Deployment", names.agent),
         ("RayCluster", names.ray_cluster(job.status.attempt)),
         ("Service", names.agent),
         ("Service", names.agents),
@@ -83,13 +85,18 @@ async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]
 
 
 def _predecessors(
-    job: HarborRLJob, pods: list[Object], rays: list[Object], named: list[tuple[str, Object]]
+    job: HarborRLJob,
+    pods: list[Object],
+    rays: list[Object],
+    deployments: list[Object],
+    named: list[tuple[str, Object]],
 ) -> tuple[tuple[str, Object], ...]:
     """A Service is missing on purpose: taking one over does no harm, and deleting them is no right of ours."""
     seen = (
         *(("Pod", pod) for pod in pods if labels(pod).get(LABEL_ROLE) in _POD_ROLES),
         *(("RayCluster", ray) for ray in rays),
-        *((kind, thing) for kind, thing in named if kind in ("ConfigMap", "Deployment")),
+        *(("Deployment", deployment) for deployment in deployments),
+        *((kind, thing) for kind, thing in named if kind == "ConfigMap"),
     )
     return tuple((kind, thing) for kind, thing in seen if _is_left_behind(thing, job))
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harborrl_operator.constants import LABEL_ATTEMPT
+from harborrl_operator.constants import LABEL_AGENT_VERSION, LABEL_ATTEMPT
 
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
@@ -14,7 +14,10 @@ Object = Mapping[str, Any]
 class Observed:
     """The job's children and what it depends on, read live in one pass."""
 
-    deployment: Object | None = None
+    agent_servers: Mapping[str, Object] = field(default_factory=dict)
+    """Deployments of the agent server by version, those that are being deleted left out."""
+    agent_service: Object | None = None
+    """The Service that the trainer sends trials to; its selector says which version serves."""
     agent_pods: tuple[Object, ...] = ()
     preflight_pod: Object | None = None
     ray_clusters: Mapping[str, Object] = field(default_factory=dict)
@@ -38,8 +41,24 @@ class Observed:
     warnings: Mapping[str, str] = field(default_factory=dict)
     """Newest Warning event of a pod that has not started, by pod name."""
 
+    @property
+    def serving(self) -> str | None:
+        """The version to which the Service sends new trials, None while there is no Service."""
+        if self.agent_service is None:
+            return None
+        selector = self.agent_service.get("spec", {}).get("selector") or {}
+        return str(selector.get(LABEL_AGENT_VERSION, ""))
+
+    def pods_of_version(self, version: str) -> tuple[Object, ...]:
+        return tuple(pod for pod in self.agent_pods if version_of(pod) == version)
+
     def pods_of_attempt(self, attempt: int) -> tuple[Object, ...]:
         return tuple(pod for pod in self.trainer_pods if attempt_of(pod) == attempt)
+
+
+def version_of(thing: Object) -> str:
+    """Version of an agent server's Deployment or pod; empty for one made before versions ran side by side."""
+    return labels(thing).get(LABEL_AGENT_VERSION, "")
 
 
 def attempt_of(pod: Object) -> int:

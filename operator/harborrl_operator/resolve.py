@@ -20,6 +20,10 @@ SANDBOX_MARGIN_SECONDS = 300
 """Beyond the trial ceiling, so that a sandbox never ends before its trial."""
 
 
+_SERVER_AS_THE_TRAINER_KNOWS_IT = ("url", "owned", "agentName")
+"""It sends its trials there and names the agent in each: a running trainer would not hear of another."""
+
+
 @dataclass(frozen=True)
 class ResolvedJob:
     """Literal values after defaults and adjustments."""
@@ -120,15 +124,25 @@ class ResolvedJob:
     @cached_property
     def config_hash(self) -> str:
         """Changes when what runs changes: neither the generation (it also counts a suspend) nor the attempt."""
+        server = {**_dump(self.spec.agent_server), "image": self.agent_server_image}
+        return _hash({**self._shape(), "agentServer": server})
+
+    @cached_property
+    def attempt_hash(self) -> str:
+        """Changes when what an attempt keeps to its end changes: all but the agent server, which can be replaced."""
+        shape = self._shape()
+        server = shape["document"]["agentServer"]
+        shape["document"]["agentServer"] = {name: server[name] for name in _SERVER_AS_THE_TRAINER_KNOWS_IT}
+        return _hash(shape)
+
+    def _shape(self) -> dict[str, Any]:
         document = self.document(attempt=0)
         document["job"] = {**document["job"], "generation": 0}
-        shape = {
+        return {
             "document": document,
             "trainer": _dump(self.spec.trainer),
-            "agentServer": {**_dump(self.spec.agent_server), "image": self.agent_server_image},
             "volumes": {role: _dump(volume) for role, volume in self.volumes.items()},
         }
-        return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) -> ResolvedJob:
@@ -258,6 +272,10 @@ def _evaluation(spec: JobSpec) -> dict[str, Any] | None:
     if spec.eval is None:
         return None
     return {**spec.eval.model_dump(by_alias=True), "jsonl": _below("tasks", spec.eval.jsonl)}
+
+
+def _hash(shape: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _dump(model: Any) -> Any:

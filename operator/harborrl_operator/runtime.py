@@ -16,7 +16,7 @@ from harborrl_operator.errors import ClusterError
 from harborrl_operator.liveness import BEAT_SECONDS, Liveness, heartbeat, live_watchers
 from harborrl_operator.models import Settings
 from harborrl_operator.reconcile import Reconciler
-from harborrl_operator.sweeper import SWEEP_SECONDS, sweep
+from harborrl_operator.sweeper import SWEEP_SECONDS, end_hung_servers, sweep
 from harborrl_operator.work_queue import Key, WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ class Runtime:
 
     async def _sweep(self) -> None:
         metrics.SWEPT.inc(await sweep(self._cluster))
+        await end_hung_servers(self._cluster, datetime.now(UTC))
 
     async def _beat(self) -> None:
         await self._cluster.apply(heartbeat(self._settings.operator_namespace, int(time.time())))

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import Role
 from harborrl_operator.models import HarborRLJob, parse_job
 from harborrl_operator.reconcile import Reconciler
-from harborrl_operator.sweeper import sweep
+from harborrl_operator.sweeper import end_hung_servers, sweep
 from support import hrl
 
 pytestmark = pytest.mark.api
@@ -60,15 +60,16 @@ async def set_status(kubectl: Any, namespace: str, kind: str, name: str, status:
     kubectl.ok("patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
 
 
-async def make_agent_server_ready(kubectl: Any, cluster: Cluster, namespace: str) -> None:
-    """The real Deployment controller makes the pod and counts it once it is ready."""
-    selector = "harborrl.dev/role=agent-server"
+async def make_agent_server_ready(kubectl: Any, cluster: Cluster, namespace: str, name: str = "") -> None:
+    """The real Deployment controller makes the pod and counts it once it is ready. `name`: by default the only one."""
+    name = name or (await cluster.find("Deployment", namespace))[0]["metadata"]["name"]
+    selector = f"harborrl.dev/role=agent-server,harborrl.dev/agent-version={name.rpartition('-')[2]}"
 
     async def has_pod() -> bool:
         return bool(await cluster.find("Pod", namespace, selector))
 
     async def is_counted() -> bool:
-        found = await cluster.get("Deployment", namespace, "quickstart-agent")
+        found = await cluster.get("Deployment", namespace, name)
         return found is not None and found.get("status", {}).get("readyReplicas") == 1
 
     await eventually(has_pod)
@@ -98,7 +99,7 @@ async def test_the_first_pass_starts_the_agent_server_and_says_so(
     job = await job_of(cluster, namespace)
     assert job.status.phase == "StartingAgentServer"
     assert conditions(job)["Admitted"] == ("Unknown", "AwaitingPreflight")
-    assert await cluster.get("Deployment", namespace, "quickstart-agent") is not None
+    assert len(await cluster.find("Deployment", namespace)) == 1
     events = await cluster.find("Event", namespace, fields="involvedObject.kind=HarborRLJob")
     assert [event["reason"] for event in events] == ["Starting"]
 
@@ -312,6 +313,70 @@ async def test_the_anchor_of_an_agent_server_goes_with_its_pod_and_the_jobs_own_
     assert await sweep(cluster) == 1
     assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-job") is not None
     assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-server") is None
+
+
+async def test_a_hung_agent_server_is_ended_once_its_job_is_gone_and_not_before(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    """It may take as long as its longest trial to end; kubelet's part, the waiting, is played by a finalizer."""
+    submit()
+    job = await job_of(cluster, namespace)
+    meta = {
+        "name": "agent-1",
+        "namespace": namespace,
+        "labels": anchor_of(job, "x")["metadata"]["labels"] | {"harborrl.dev/role": "agent-server"},
+        "finalizers": ["harborrl.dev/kubelet"],
+    }
+    spec = {
+        "containers": [{"name": "server", "image": "server"}],
+        "terminationGracePeriodSeconds": 7200,
+        "nodeName": "node-1",
+        "automountServiceAccountToken": False,
+    }
+    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    kubectl.ok("delete", "pod", "agent-1", "-n", namespace, "--wait=false")
+    later = datetime.now(UTC) + timedelta(seconds=50)
+    assert await end_hung_servers(cluster, later) == 0
+    kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
+    assert await end_hung_servers(cluster, datetime.now(UTC)) == 0
+    assert await end_hung_servers(cluster, later) == 1
+    pod = await cluster.get("Pod", namespace, "agent-1")
+    assert pod is not None
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 1
+    assert await end_hung_servers(cluster, later) == 0
+
+
+async def test_a_changed_agent_server_starts_beside_the_old_one_and_takes_its_place_once_it_is_ready(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    """With the real Deployment controller and garbage collector."""
+    submit()
+    await walk_to_cluster(kubectl, cluster, namespace)
+    (old,) = await names_of(cluster, namespace)
+    submit({"agentServer.image": "agents:2"})
+    await operator(cluster).reconcile(namespace, "quickstart")
+    (new,) = await names_of(cluster, namespace) - {old}
+    assert await selected(cluster, namespace) in old
+    await make_agent_server_ready(kubectl, cluster, namespace, new)
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert await selected(cluster, namespace) in new
+    assert await names_of(cluster, namespace) == {old, new}
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert await names_of(cluster, namespace) == {new}
+    job = await job_of(cluster, namespace)
+    assert conditions(job)["AgentServerReady"][0] == "True"
+    assert job.status.attempt == 1
+
+
+async def names_of(cluster: Cluster, namespace: str) -> set[str]:
+    return {server["metadata"]["name"] for server in await cluster.find("Deployment", namespace)}
+
+
+async def selected(cluster: Cluster, namespace: str) -> str:
+    service = await cluster.get("Service", namespace, "quickstart-agent")
+    assert service is not None
+    version: str = service["spec"]["selector"]["harborrl.dev/agent-version"]
+    return version
 
 
 async def test_the_charts_roles_suffice_for_a_whole_life(

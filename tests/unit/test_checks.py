@@ -156,12 +156,13 @@ REFUSALS += [
 
 @pytest.mark.parametrize(("changes", "reason", "says"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
 def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
-    decided = decide(hrl.job(changes), hrl.world(deployment=hrl.deployment()))
+    server = hrl.deployment()
+    decided = decide(hrl.job(changes), hrl.world(deployment=server))
     assert condition(decided, "Admitted") == ("False", reason)
     assert says in message(decided, "Admitted")
     assert decided.status.phase == "Refused"
     assert decided.apply == ()
-    assert deleted(decided) == ["Deployment/quickstart-agent"]
+    assert deleted(decided) == [f"Deployment/{server['metadata']['name']}"]
 
 
 @pytest.mark.parametrize(

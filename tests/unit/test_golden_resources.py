@@ -31,7 +31,7 @@ def test_a_job_becomes_exactly_these_objects(case: str, pytestconfig: pytest.Con
     claims = {volume.pvc: hrl.claim(volume.pvc, CASES[case]) for volume in job.volumes.values()}
     objects: dict[str, Any] = {
         "rbac": rbac.accounts_and_bindings(job),
-        "services": [services.trainer(job, 1), *services.agent_server(job)],
+        "services": [services.trainer(job, 1), *services.agent_server(job, "0a1b2c3d")],
         "config": config_maps.job_config(job, 1),
         "deployment": deployment(job, claims),
         "preflight": preflight.pod(job, 1, claims),

@@ -60,7 +60,7 @@ def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | No
     # Without it KubeRay replaces a lost head and the run would go on as if nothing had happened (seen on 1.6.2).
     meta["annotations"] = {
         "ray.io/disable-provisioned-head-restart": "true",
-        ANNOTATION_CONFIG: job.config_hash,
+        ANNOTATION_CONFIG: job.attempt_hash,
     }
     if job.spec.queue_name:
         meta["labels"][LABEL_QUEUE] = job.spec.queue_name
