@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
 from harborrl_operator.engine_checks import engine_is_available, native_reads_every_field
+from harborrl_operator.network_checks import egress_names_networks
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.server_checks import agent_is_known, dashboard_is_off
@@ -310,6 +311,7 @@ CHECKS: Sequence[Check] = (
     agent_is_known,
     dashboard_is_off,
     sandbox_namespace_is_open,
+    egress_names_networks,
     names_are_free,
     resume_source_exists,
     claims_exist,

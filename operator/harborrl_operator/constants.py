@@ -18,6 +18,8 @@ LABEL_ROLE = f"{GROUP}/role"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 LABEL_AGENT_VERSION = f"{GROUP}/agent-version"
 """Hash of the pod template of an agent server: its Deployments of two versions run side by side."""
+LABEL_NODE_TYPE = "ray.io/node-type"
+"""Set by KubeRay: `head` or `worker`."""
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_SANDBOXES = f"{GROUP}/sandboxes"
 """A namespace labelled `true` may be named in `agentServer.sandbox.namespace`; without it any user could
@@ -35,6 +37,7 @@ RUN_DIR = "/run/harborrl"
 """emptyDir shared by the head's Ray container and its supervisor: `terminating` and `released` (docs/contracts.md)."""
 AGENT_PORT = 30000
 GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT = 6379, 8265, 52365
+RAY_METRICS_PORT = 8080
 RAY_PORTS = frozenset({GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT})
 """Ports of Ray in every head pod."""
 
@@ -120,6 +123,7 @@ class Reason(StrEnum):
     FIELD_UNSUPPORTED = "FieldUnsupported"
     BATCH_MISMATCH = "BatchMismatch"
     PORT_CONFLICT = "PortConflict"
+    INVALID_EGRESS = "InvalidEgress"
     NAME_TAKEN = "NameTaken"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     CLAIM_NOT_SHARED = "ClaimNotShared"

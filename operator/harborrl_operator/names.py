@@ -41,6 +41,13 @@ class JobNames:
     def agents(self) -> str:
         return f"{self.name}-agents"
 
+    def network(self, of: str) -> str:
+        """NetworkPolicy: `deny`, or of a group of pods."""
+        return f"{self.name}-{of}"
+
+    def disruption(self, role: Role) -> str:
+        return f"{self.name}-{role.value}"
+
     @property
     def preflight(self) -> str:
         return f"{self.name}-preflight"

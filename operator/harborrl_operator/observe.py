@@ -10,7 +10,7 @@ from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_RO
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
-from harborrl_operator.observed import Object, Observed, is_terminating, labels, name_of, pod_phase, version_of
+from harborrl_operator.observed import Address, Object, Observed, is_terminating, labels, name_of, pod_phase, version_of
 from harborrl_operator.problems import STUCK_SECONDS
 
 
@@ -19,10 +19,11 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB}={job.name}"
     sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
+    all_pods, all_rays, all_deployments, all_policies, service, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.find("Deployment", namespace, selector),
+        cluster.find("NetworkPolicy", namespace, selector),
         cluster.get("Service", namespace, names.agent),
         cluster.get("Namespace", None, sandbox_namespace),
     )
@@ -31,11 +32,12 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     )
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
-    progress, request, claims, resume_path = await asyncio.gather(
+    progress, request, claims, resume_path, endpoints = await asyncio.gather(
         cluster.get("ConfigMap", namespace, names.progress),
         _request(cluster, job),
         _claims(cluster, job, settings),
         _resume_path(cluster, job),
+        cluster.get("EndpointSlice", "default", "kubernetes"),
     )
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
@@ -53,6 +55,8 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
         sandbox_namespace=sandboxes,
+        network_policies=tuple(policy for policy in all_policies if _is_of(policy, job)),
+        api_server=_addresses(endpoints),
         resume_path=resume_path,
         warnings=await _warnings(cluster, namespace, pods, now),
     )
@@ -113,6 +117,15 @@ def _is_of(thing: Object, job: HarborRLJob) -> bool:
 def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:
     """An object of the same name that belongs to a deleted job of that name is not ours."""
     return thing if thing is not None and _is_of(thing, job) else None
+
+
+def _addresses(endpoints: Object | None) -> tuple[Address, ...]:
+    """The API server's own EndpointSlice, which it keeps under this name."""
+    if endpoints is None:
+        return ()
+    hosts = [host for endpoint in endpoints.get("endpoints") or [] for host in endpoint.get("addresses") or []]
+    ports = [port["port"] for port in endpoints.get("ports") or [] if port.get("port")]
+    return tuple(Address(f"{host}/{128 if ':' in host else 32}", port) for host in hosts for port in ports)
 
 
 async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Object | None]:

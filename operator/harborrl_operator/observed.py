@@ -11,6 +11,14 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Address:
+    """Of the API server behind its Service."""
+
+    cidr: str
+    port: int
+
+
+@dataclass(frozen=True)
 class Observed:
     """The job's children and what it depends on, read live in one pass."""
 
@@ -36,6 +44,10 @@ class Observed:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
+    network_policies: tuple[Object, ...] = ()
+    """Those of the job."""
+    api_server: tuple[Address, ...] = ()
+    """Where the API server listens behind its Service; empty when that cannot be read."""
     resume_path: str | None = None
     """Run directory of the job that `resumeFrom.job` names, None when there is no such job."""
     warnings: Mapping[str, str] = field(default_factory=dict)

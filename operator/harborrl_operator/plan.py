@@ -14,12 +14,13 @@ from harborrl_operator.checks import burst_notice, first_objection
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.isolation import isolate
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
 from harborrl_operator.reporting import note_progress
 from harborrl_operator.resolve import ResolvedJob, resolve
-from harborrl_operator.resources import config_maps, rbac, services
+from harborrl_operator.resources import config_maps, disruption, rbac, services
 from harborrl_operator.retention import after_the_end
 from harborrl_operator.running import follow, verdict_of_driver
 from harborrl_operator.server_rollout import agent_server_obstacle, roll
@@ -175,6 +176,8 @@ def _open(draft: Draft) -> None:
 def _support(draft: Draft, job: ResolvedJob) -> None:
     """Rights, names and the agent server: applied in every pass, so that what somebody breaks is repaired."""
     draft.apply(*rbac.accounts_and_bindings(job), services.trainer(job, draft.attempt))
+    isolate(draft, job)
+    draft.apply(*disruption.budgets(job))
     if job.spec.agent_server.url is None:
         roll(draft, job)
 

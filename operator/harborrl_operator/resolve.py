@@ -51,6 +51,11 @@ class ResolvedJob:
         return self.job.spec
 
     @property
+    def is_isolated(self) -> bool:
+        """Whether NetworkPolicies guard the job; those cannot name pods that use their node's network."""
+        return self.settings.network.policies and not uses_host_network(self.spec)
+
+    @property
     def trainer_host(self) -> str:
         return f"{self.job.names.trainer}.{self.job.namespace}.svc"
 
@@ -155,6 +160,8 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
     raw = read_raw_arguments(spec.trainer)
     config = _config(spec, adjustments)
     in_flight = _in_flight(spec, config, raw)
+    if settings.network.policies and uses_host_network(spec):
+        adjustments.append(_adjust("network", "no policies", "they cannot name pods with podOverrides.hostNetwork"))
     max_concurrent = spec.agent_server.max_concurrent
     if max_concurrent is None:
         max_concurrent = in_flight
@@ -177,6 +184,10 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         adjustments=tuple(adjustments),
         resume_path=(spec.resume_from.path or other_run) if spec.resume_from else None,
     )
+
+
+def uses_host_network(spec: JobSpec) -> bool:
+    return any(pod.get("hostNetwork") is True for pod in (spec.trainer.pod_overrides, spec.agent_server.pod_overrides))
 
 
 def _adjust(field: str, value: object, reason: str) -> Adjustment:

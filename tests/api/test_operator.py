@@ -110,7 +110,8 @@ async def test_a_second_pass_writes_nothing(cluster: Cluster, submit: Submit, na
 
     async def versions() -> dict[str, str]:
         out = {}
-        for kind in (KIND, "Service", "ConfigMap", "ServiceAccount", "RoleBinding"):
+        policies = ("NetworkPolicy", "PodDisruptionBudget", "RoleBinding")
+        for kind in (KIND, "Service", "ConfigMap", "ServiceAccount", *policies):
             for thing in await cluster.find(kind, namespace):
                 out[f"{kind}/{thing['metadata']['name']}"] = thing["metadata"]["resourceVersion"]
         return out

@@ -311,8 +311,8 @@ def running_world(of: HarborRLJob, attempt: int = 1, **changes: Any) -> Observed
     return world(**(defaults | changes))
 
 
-def decide(of: HarborRLJob, seen: Observed, *, after: float = 0) -> Plan:
-    return plan(of, seen, SETTINGS, NOW + timedelta(seconds=after))
+def decide(of: HarborRLJob, seen: Observed, *, after: float = 0, settings: Settings = SETTINGS) -> Plan:
+    return plan(of, seen, settings, NOW + timedelta(seconds=after))
 
 
 def then(of: HarborRLJob, decided: Plan, **changes: Any) -> HarborRLJob:

@@ -151,6 +151,24 @@ REFUSALS += [
         "PortConflict",
         "the port of the agent server itself",
     ),
+    (
+        "egress to what is no network",
+        {"network.egress": [{"cidr": "10.0.0.0/40"}]},
+        "InvalidEgress",
+        "10.0.0.0/40 is no network",
+    ),
+    (
+        "egress to a network that is written with an address in it",
+        {"network.egress": [{"cidr": "10.1.2.3/8"}]},
+        "InvalidEgress",
+        "Write 10.0.0.0/8",
+    ),
+    (
+        "an exception from egress that is not part of it",
+        {"network.egress": [{"cidr": "10.0.0.0/8", "except": ["192.168.0.0/16"]}]},
+        "InvalidEgress",
+        "except 192.168.0.0/16 is not a part of 10.0.0.0/8",
+    ),
 ]
 
 

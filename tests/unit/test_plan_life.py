@@ -17,6 +17,9 @@ def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() 
         "RoleBinding/harborrl-agent-server",
         "RoleBinding/harborrl-sandboxes-research",
         "Service/quickstart-trainer",
+        *(f"NetworkPolicy/quickstart-{of}" for of in ("deny", "agent-server", "preflight", "trainer", "head")),
+        "PodDisruptionBudget/quickstart-trainer",
+        "PodDisruptionBudget/quickstart-agent-server",
         "Service/quickstart-agent",
         "Service/quickstart-agents",
         f"Deployment/{SERVER}",
@@ -126,7 +129,8 @@ def test_an_object_that_no_job_made_is_never_taken_over() -> None:
 
 def test_an_own_server_gets_no_deployment_and_preflight_judges_it() -> None:
     decided = decide(hrl.job({"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
-    assert not [name for name in applied(decided) if "agent" in name]
+    servers = [name for name in applied(decided) if "agent" in name and not name.startswith("NetworkPolicy")]
+    assert servers == []
     assert "Pod/quickstart-preflight" in applied(decided)
     assert condition(decided, "AgentServerReady") == ("True", "ExternalServer")
 

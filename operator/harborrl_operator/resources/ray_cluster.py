@@ -20,6 +20,7 @@ from harborrl_operator.quantities import whole_cpus
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
     SMALL_REQUESTS,
+    UNDISTURBED,
     config_mount,
     config_volume,
     container_security,
@@ -104,7 +105,7 @@ def _template(
     if job.gpus_per_node and job.spec.trainer.gpu_product:
         pod["nodeSelector"] = {"nvidia.com/gpu.product": job.spec.trainer.gpu_product}
     return {
-        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt)},
+        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt), "annotations": dict(UNDISTURBED)},
         "spec": merged(pod, job.spec.trainer.pod_overrides),
     }
 
