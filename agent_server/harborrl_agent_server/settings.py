@@ -125,11 +125,7 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         drain_s=args.drain_period,
         deployment=environ.get("HARBORRL_DEPLOYMENT", ""),
         admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
-        job=JobIdentity(
-            environ.get("HARBORRL_JOB_NAMESPACE", ""),
-            environ.get("HARBORRL_JOB_NAME", ""),
-            environ.get("HARBORRL_JOB_UID", ""),
-        ),
+        job=JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
         pod_name=environ.get("POD_NAME") or socket.gethostname(),
     )
     if args.dashboard_port:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
@@ -18,34 +19,31 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB}={job.name}"
-    sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    all_pods, all_rays, all_deployments, all_policies, service, sandboxes = await asyncio.gather(
+    all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.find("Deployment", namespace, selector),
-        cluster.find("NetworkPolicy", namespace, selector),
         cluster.get("Service", namespace, names.agent),
-        cluster.get("Namespace", None, sandbox_namespace),
+        cluster.get("Namespace", None, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
     )
     pods, rays, deployments = (
         [thing for thing in things if _is_of(thing, job)] for things in (all_pods, all_rays, all_deployments)
     )
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
-    progress, request, claims, resume_path, endpoints = await asyncio.gather(
+    progress, request, claims, resume_path, network = await asyncio.gather(
         cluster.get("ConfigMap", namespace, names.progress),
         _request(cluster, job),
         _claims(cluster, job, settings),
         _resume_path(cluster, job),
-        cluster.get("EndpointSlice", "default", "kubernetes"),
+        _network(cluster, job),
     )
     report = _ours(progress, job)
-    preflights = _of_role(pods, Role.PREFLIGHT)
     return Observed(
         agent_servers={version_of(thing): thing for thing in deployments if not is_terminating(thing)},
         agent_service=_ours(service, job),
         agent_pods=_of_role(pods, Role.AGENT_SERVER),
-        preflight_pod=preflights[0] if preflights else None,
+        preflight_pod=next(iter(_of_role(pods, Role.PREFLIGHT)), None),
         ray_clusters={name_of(ray): ray for ray in rays},
         trainer_pods=_of_role(pods, Role.TRAINER),
         progress=(report.get("data") or {}).get("progress") if report else None,
@@ -55,8 +53,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
         sandbox_namespace=sandboxes,
-        network_policies=tuple(policy for policy in all_policies if _is_of(policy, job)),
-        api_server=_addresses(endpoints),
+        **network,
         resume_path=resume_path,
         warnings=await _warnings(cluster, namespace, pods, now),
     )
@@ -119,10 +116,17 @@ def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:
     return thing if thing is not None and _is_of(thing, job) else None
 
 
-def _addresses(endpoints: Object | None) -> tuple[Address, ...]:
-    """The API server's own EndpointSlice, which it keeps under this name."""
-    if endpoints is None:
-        return ()
+async def _network(cluster: Cluster, job: HarborRLJob) -> dict[str, Any]:
+    """The job's policies, and where the API server listens: it keeps an EndpointSlice of its own under this name."""
+    found, endpoints = await asyncio.gather(
+        cluster.find("NetworkPolicy", job.namespace, f"{LABEL_JOB}={job.name}"),
+        cluster.get("EndpointSlice", "default", "kubernetes"),
+    )
+    policies = tuple(policy for policy in found if _is_of(policy, job))
+    return {"network_policies": policies, "api_server": _addresses(endpoints or {})}
+
+
+def _addresses(endpoints: Object) -> tuple[Address, ...]:
     hosts = [host for endpoint in endpoints.get("endpoints") or [] for host in endpoint.get("addresses") or []]
     ports = [port["port"] for port in endpoints.get("ports") or [] if port.get("port")]
     return tuple(Address(f"{host}/{128 if ':' in host else 32}", port) for host in hosts for port in ports)
