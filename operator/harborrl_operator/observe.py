@@ -31,11 +31,10 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     )
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
-    progress, request, claims, resume_path, network = await asyncio.gather(
+    progress, request, references, network = await asyncio.gather(
         cluster.get("ConfigMap", namespace, names.progress),
         _request(cluster, job),
-        _claims(cluster, job, settings),
-        _resume_path(cluster, job),
+        _references(cluster, job, settings),
         _network(cluster, job),
     )
     report = _ours(progress, job)
@@ -51,10 +50,9 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         request=_ours(request, job),
         predecessors=_predecessors(job, all_pods, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
-        claims=claims,
         sandbox_namespace=sandboxes,
         **network,
-        resume_path=resume_path,
+        **references,
         warnings=await _warnings(cluster, namespace, pods, now),
     )
 
@@ -130,6 +128,12 @@ def _addresses(endpoints: Object) -> tuple[Address, ...]:
     hosts = [host for endpoint in endpoints.get("endpoints") or [] for host in endpoint.get("addresses") or []]
     ports = [port["port"] for port in endpoints.get("ports") or [] if port.get("port")]
     return tuple(Address(f"{host}/{128 if ':' in host else 32}", port) for host in hosts for port in ports)
+
+
+async def _references(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Any]:
+    """What the spec names that others made."""
+    claims, resume_path = await asyncio.gather(_claims(cluster, job, settings), _resume_path(cluster, job))
+    return {"claims": claims, "resume_path": resume_path}
 
 
 async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Object | None]:

@@ -1,94 +1,29 @@
 """The operator's passes against a real API server, garbage collector and Deployment controller; no kubelet."""
 
-import asyncio
 import json
-import subprocess
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import Role
-from harborrl_operator.models import HarborRLJob, parse_job
-from harborrl_operator.reconcile import Reconciler
-from harborrl_operator.sweeper import end_hung_servers, sweep
+from harborrl_operator.sweeper import sweep
 from support import hrl
+from support.passes import (
+    KIND,
+    Submit,
+    anchor_of,
+    conditions,
+    eventually,
+    job_of,
+    operator,
+    report,
+    report_success,
+    set_status,
+    walk_to_cluster,
+)
 
 pytestmark = pytest.mark.api
-
-Submit = Callable[..., subprocess.CompletedProcess[str]]
-KIND = "HarborRLJob"
-
-
-def operator(cluster: Cluster) -> Reconciler:
-    return Reconciler(cluster, hrl.SETTINGS, lambda: datetime.now(UTC))
-
-
-async def job_of(cluster: Cluster, namespace: str, name: str = "quickstart") -> HarborRLJob:
-    raw = await cluster.get(KIND, namespace, name)
-    assert raw is not None
-    return parse_job(raw)
-
-
-def conditions(job: HarborRLJob) -> dict[str, tuple[str, str]]:
-    return {condition.type.value: (condition.status, condition.reason) for condition in job.status.conditions}
-
-
-async def eventually(holds: Callable[[], Any], seconds: float = 180.0) -> None:
-    """Poll the real controllers until `holds()` is true; the bound is for a machine that is busy with other things."""
-    async with asyncio.timeout(seconds):
-        while not await holds():  # noqa: ASYNC110 - other programs work meanwhile; there is nothing to wait on
-            await asyncio.sleep(0.2)
-
-
-async def report_success(kubectl: Any, cluster: Cluster, namespace: str) -> None:
-    """What the supervisor of this very run writes at its end."""
-    await report(kubectl, cluster, namespace, "SUCCEEDED")
-
-
-async def report(kubectl: Any, cluster: Cluster, namespace: str, state: str) -> None:
-    progress = hrl.progress(state, {"uid": (await job_of(cluster, namespace)).uid})
-    patch = json.dumps({"data": {"progress": progress}})
-    kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", patch)
-
-
-async def set_status(kubectl: Any, namespace: str, kind: str, name: str, status: dict[str, Any]) -> None:
-    """What kubelet would report."""
-    patch = json.dumps({"status": status})
-    kubectl.ok("patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
-
-
-async def make_agent_server_ready(kubectl: Any, cluster: Cluster, namespace: str, name: str = "") -> None:
-    """The real Deployment controller makes the pod and counts it once it is ready. `name`: by default the only one."""
-    name = name or (await cluster.find("Deployment", namespace))[0]["metadata"]["name"]
-    selector = f"harborrl.dev/role=agent-server,harborrl.dev/agent-version={name.rpartition('-')[2]}"
-
-    async def has_pod() -> bool:
-        return bool(await cluster.find("Pod", namespace, selector))
-
-    async def is_counted() -> bool:
-        found = await cluster.get("Deployment", namespace, name)
-        return found is not None and found.get("status", {}).get("readyReplicas") == 1
-
-    await eventually(has_pod)
-    pod = (await cluster.find("Pod", namespace, selector))[0]["metadata"]["name"]
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    await set_status(kubectl, namespace, "pod", pod, {"phase": "Running", "conditions": [ready]})
-    await eventually(is_counted)
-
-
-async def walk_to_cluster(kubectl: Any, cluster: Cluster, namespace: str) -> None:
-    """From a submitted job to its RayCluster, kubelet's part played by status patches."""
-    await operator(cluster).reconcile(namespace, "quickstart")
-    await make_agent_server_ready(kubectl, cluster, namespace)
-    await operator(cluster).reconcile(namespace, "quickstart")
-    state = {"terminated": {"exitCode": 0, "message": hrl.PASSED, "finishedAt": "2026-01-01T00:00:00Z"}}
-    ended = {"name": "preflight", "state": state, "ready": False, "restartCount": 0, "image": "i", "imageID": "i"}
-    status = {"phase": "Succeeded", "containerStatuses": [ended]}
-    await set_status(kubectl, namespace, "pod", "quickstart-preflight", status)
-    await operator(cluster).reconcile(namespace, "quickstart")
 
 
 async def test_the_first_pass_starts_the_agent_server_and_says_so(
@@ -271,18 +206,6 @@ async def test_a_suspend_asks_waits_releases_and_takes_its_request_away(
     assert (job.status.active_since, job.status.attempts[0].incarnations) == (None, 1)
 
 
-def anchor_of(job: HarborRLJob, name: str) -> dict[str, Any]:
-    """As the agent server makes the one of a job."""
-    labels = {
-        "harborrl.dev/role": "anchor",
-        "harborrl.dev/job": job.name,
-        "harborrl.dev/job-namespace": job.namespace,
-        "harborrl.dev/job-uid": job.uid,
-    }
-    meta = {"name": f"{job.namespace}-{name}", "namespace": "harborrl-sandboxes", "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"server": "agent-1"}}
-
-
 async def test_an_anchor_goes_with_its_job_and_not_before(
     kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
 ) -> None:
@@ -314,70 +237,6 @@ async def test_the_anchor_of_an_agent_server_goes_with_its_pod_and_the_jobs_own_
     assert await sweep(cluster) == 1
     assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-job") is not None
     assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-server") is None
-
-
-async def test_a_hung_agent_server_is_ended_once_its_job_is_gone_and_not_before(
-    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
-) -> None:
-    """It may take as long as its longest trial to end; kubelet's part, the waiting, is played by a finalizer."""
-    submit()
-    job = await job_of(cluster, namespace)
-    meta = {
-        "name": "agent-1",
-        "namespace": namespace,
-        "labels": anchor_of(job, "x")["metadata"]["labels"] | {"harborrl.dev/role": "agent-server"},
-        "finalizers": ["harborrl.dev/kubelet"],
-    }
-    spec = {
-        "containers": [{"name": "server", "image": "server"}],
-        "terminationGracePeriodSeconds": 7200,
-        "nodeName": "node-1",
-        "automountServiceAccountToken": False,
-    }
-    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    kubectl.ok("delete", "pod", "agent-1", "-n", namespace, "--wait=false")
-    later = datetime.now(UTC) + timedelta(seconds=50)
-    assert await end_hung_servers(cluster, later) == 0
-    kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
-    assert await end_hung_servers(cluster, datetime.now(UTC)) == 0
-    assert await end_hung_servers(cluster, later) == 1
-    pod = await cluster.get("Pod", namespace, "agent-1")
-    assert pod is not None
-    assert pod["metadata"]["deletionGracePeriodSeconds"] == 1
-    assert await end_hung_servers(cluster, later) == 0
-
-
-async def test_a_changed_agent_server_starts_beside_the_old_one_and_takes_its_place_once_it_is_ready(
-    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
-) -> None:
-    """With the real Deployment controller and garbage collector."""
-    submit()
-    await walk_to_cluster(kubectl, cluster, namespace)
-    (old,) = await names_of(cluster, namespace)
-    submit({"agentServer.image": "agents:2"})
-    await operator(cluster).reconcile(namespace, "quickstart")
-    (new,) = await names_of(cluster, namespace) - {old}
-    assert await selected(cluster, namespace) in old
-    await make_agent_server_ready(kubectl, cluster, namespace, new)
-    await operator(cluster).reconcile(namespace, "quickstart")
-    assert await selected(cluster, namespace) in new
-    assert await names_of(cluster, namespace) == {old, new}
-    await operator(cluster).reconcile(namespace, "quickstart")
-    assert await names_of(cluster, namespace) == {new}
-    job = await job_of(cluster, namespace)
-    assert conditions(job)["AgentServerReady"][0] == "True"
-    assert job.status.attempt == 1
-
-
-async def names_of(cluster: Cluster, namespace: str) -> set[str]:
-    return {server["metadata"]["name"] for server in await cluster.find("Deployment", namespace)}
-
-
-async def selected(cluster: Cluster, namespace: str) -> str:
-    service = await cluster.get("Service", namespace, "quickstart-agent")
-    assert service is not None
-    version: str = service["spec"]["selector"]["harborrl.dev/agent-version"]
-    return version
 
 
 async def test_the_charts_roles_suffice_for_a_whole_life(

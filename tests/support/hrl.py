@@ -155,7 +155,7 @@ def claim(name: str = "harborrl-data", mode: str = "ReadWriteMany") -> dict[str,
 SANDBOXES = {"metadata": {"name": "harborrl-sandboxes", "labels": {"harborrl.dev/sandboxes": "true"}}}
 
 
-def world(*, deployment: dict[str, Any] | None = None, serving: str | None = None, **changes: Any) -> Observed:
+def world(*, deployment: Any = None, serving: Any = None, **changes: Any) -> Observed:
     """A namespace in which the claim and the sandbox namespace exist, and what `changes` add.
 
     `deployment` is the only agent server; the Service selects it, or the version `serving`.
@@ -192,6 +192,10 @@ def deployment(
         "metadata": {"name": name, "namespace": "research", "uid": f"d-{version}", "generation": 1, "labels": labels},
         "status": {"observedGeneration": 1, "readyReplicas": int(ready), "conditions": conditions or []},
     }
+
+
+SERVER = f"Deployment/quickstart-agent-{agent_version(job())}"
+"""The quickstart job's."""
 
 
 def started(applied: dict[str, Any]) -> dict[str, Any]:

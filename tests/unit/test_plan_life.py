@@ -5,8 +5,6 @@ import pytest
 from support import hrl
 from support.hrl import applied, condition, decide, deleted, message, then
 
-SERVER = f"quickstart-agent-{hrl.agent_version(hrl.job())}"
-
 
 def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() -> None:
     decided = decide(hrl.job(), hrl.world())
@@ -22,7 +20,7 @@ def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() 
         "PodDisruptionBudget/quickstart-agent-server",
         "Service/quickstart-agent",
         "Service/quickstart-agents",
-        f"Deployment/{SERVER}",
+        hrl.SERVER,
         "ConfigMap/quickstart-config",
     ]
     assert decided.status.phase == "StartingAgentServer"
@@ -85,7 +83,7 @@ def test_success_releases_everything_and_keeps_the_numbers() -> None:
     decided = decide(job, seen)
     assert decided.status.phase == "Succeeded"
     assert condition(decided, "Finished") == condition(decided, "Succeeded") == ("True", "Completed")
-    assert deleted(decided) == ["RayCluster/quickstart-a1", f"Deployment/{SERVER}"]
+    assert deleted(decided) == ["RayCluster/quickstart-a1", hrl.SERVER]
     assert decided.status.step == "3/3"
     assert "iter_0000000" in message(decided, "Succeeded")
     assert "research/quickstart-5f0c2a9e" in message(decided, "Succeeded")

@@ -50,13 +50,14 @@ class Row:
     spec: dict[str, Any] = field(default_factory=dict)
     after: float = 0
     applies: frozenset[str] = frozenset()
-    """Kinds beside the support (rights, Services, Deployment, document), which each pass repairs."""
+    """Kinds beside the support (rights, policies, Services, Deployment, document), which each pass repairs."""
     deletes: frozenset[str] = frozenset()
 
 
 SUPPORT = {"ServiceAccount", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
+SUPPORT |= {"NetworkPolicy", "PodDisruptionBudget"}
 RAY, POD, REQUEST = "RayCluster/quickstart-a1", "Pod/quickstart-preflight", "ConfigMap/quickstart-request"
-AGENT, REPORT = "Deployment/quickstart-agent", "ConfigMap/quickstart-progress"
+AGENT, REPORT = hrl.SERVER, "ConfigMap/quickstart-progress"
 ALL = frozenset({RAY, AGENT})
 
 ROWS = [
