@@ -108,7 +108,8 @@ async def announced(server: Server, serving: asyncio.Future[None]) -> None:
         LOG.info("listening on http://%s:%d", host, port)
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, provider: SandboxProvider | None = None) -> int:
+    """`provider`: by default that of the chosen kind."""
     os.environ.update(QUIET)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -121,7 +122,7 @@ def run(settings: Settings) -> int:
         settings.tasks_dir,
         settings.trials_dir,
     )
-    asyncio.run(_serve_and_leave(settings, provider_for(settings)))
+    asyncio.run(_serve_and_leave(settings, provider or provider_for(settings)))
     return 0
 
 

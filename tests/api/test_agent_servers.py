@@ -1,16 +1,23 @@
 """Versions of an agent server with the real Deployment controller and garbage collector; no kubelet."""
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
+from harborrl_agent_server.sandboxes.cluster import Cluster as ServersCluster
+from harborrl_agent_server.sandboxes.standing import Belonging
+from harborrl_agent_server.scope import Standing
+from harborrl_agent_server.settings import JobIdentity
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.sweeper import end_hung_servers
 from support.passes import (
     Submit,
     anchor_of,
     conditions,
+    eventually,
     job_of,
     make_agent_server_ready,
     operator,
@@ -82,3 +89,40 @@ async def selected(cluster: Cluster, namespace: str) -> str:
     assert service is not None
     version: str = service["spec"]["selector"]["harborrl.dev/agent-version"]
     return version
+
+
+@pytest.fixture
+async def server(kubectl: Any, chart_roles: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServersCluster]:
+    """An agent server's own client, beside the roles that the chart makes for its account."""
+    kubectl.ok("apply", "--filename", "-", stdin=chart_roles)
+    monkeypatch.setenv("KUBECONFIG", str(kubectl.plane.kubeconfig))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    connected = await ServersCluster.connect()
+    yield connected
+    await connected.close()
+
+
+async def test_a_server_learns_from_the_api_server_that_it_was_replaced_and_that_its_job_is_gone(
+    kubectl: Any, cluster: Cluster, server: ServersCluster, submit: Submit, namespace: str
+) -> None:
+    """And the chart lets its account ask."""
+    submit()
+    await operator(cluster).reconcile(namespace, "quickstart")
+    job, (name,) = await job_of(cluster, namespace), await names_of(cluster, namespace)
+    account = f"system:serviceaccount:{namespace}:harborrl-agent-server"
+
+    async def may_ask() -> bool:
+        asked = ("deployments.apps", "harborrljobs.harborrl.dev")
+        said = [kubectl("auth", "can-i", "get", kind, "-n", namespace, "--as", account).stdout for kind in asked]
+        return [text.strip() for text in said] == ["yes", "yes"]
+
+    await eventually(may_ask)
+    ours = Belonging(partial(server.request, "GET"), JobIdentity(namespace, "quickstart", job.uid), name)
+    await ours.remember()
+    assert await ours.standing() is Standing.ALONE
+    kubectl.ok("delete", "deployment", name, "-n", namespace)
+    await operator(cluster).reconcile(namespace, "quickstart")
+    assert await names_of(cluster, namespace) == {name}
+    assert await ours.standing() is Standing.REPLACED
+    kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
+    assert await ours.standing() is Standing.ORPHANED

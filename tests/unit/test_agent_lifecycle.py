@@ -13,11 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from support.agent_http import SessionServer, eventually, replies, serving
+from support.agent_http import eventually, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, Stage, stage
 from support.agent_tasks import write_task
 from support.faulty_sandboxes import StopHangs
 from support.held_trials import Gate, held
+from support.server_process import asked, process
 
 pytestmark = MARKS
 
@@ -169,49 +170,13 @@ async def test_sigterm_ends_the_process_with_every_answer_given_and_no_sandbox_l
     tasks: Path, tmp_path: Path
 ) -> None:
     gate = Gate()
-    port_file = tmp_path / "log"
-    with port_file.open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-m",
-                "harborrl_agent_server",
-                "--sandbox",
-                "local",
-                "--port",
-                "0",
-                "--trials-dir",
-                str(tmp_path / "trials"),
-            ),
-            env={**os.environ, "HARBOR_TASKS_DIR": str(tasks), "PYTHONPATH": str(ROOT / "agent_server")},
-            stderr=log,
-        )
-    try:
-        url = await listening(port_file)
-        session = SessionServer(gate)
-        async with serving(session.app) as session_url, httpx.AsyncClient(timeout=300) as client:
-            body = {"instance_id": "write-greeting", "base_url": f"{session_url}/sessions/s/v1"}
-            run = asyncio.ensure_future(client.post(f"{url}/run", json=body))
-            await gate.until(1)
-            process.send_signal(signal.SIGTERM)
-            answer = (await run).json()
-            async with asyncio.timeout(20):
-                code = await process.wait()
-            gate.opened.set()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    async with process(tasks, tmp_path, ["-m", "harborrl_agent_server"]) as (server, url), asked(url, gate) as run:
+        server.send_signal(signal.SIGTERM)
+        answer = (await run).json()
+        async with asyncio.timeout(20):
+            code = await server.wait()
+        gate.opened.set()
     assert (answer["exit_status"], code) == ("Aborted", 0)
-
-
-def text_of(path: Path) -> str:
-    return path.read_text()
-
-
-async def listening(log: Path) -> str:
-    await eventually(lambda: "listening on " in text_of(log), limit_s=30)
-    return text_of(log).split("listening on ", 1)[1].split()[0]
 
 
 def test_a_whole_trial_never_loads_the_model_library(tasks: Path) -> None:

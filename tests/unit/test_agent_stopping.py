@@ -1,6 +1,7 @@
 """What a server does that is told to stop, by what the API server says of its job and its Deployment."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from harborrl_agent_server.stopping import drain, known, leave
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
-from support.held_trials import held
+from support.held_trials import Gate, held
+from support.server_process import asked, process
 
 pytestmark = MARKS
 
@@ -149,6 +151,39 @@ async def test_a_replaced_server_lets_its_trials_end_and_takes_no_new_one(tasks:
 async def _refusing(runs: Runs) -> None:
     while not runs.draining:  # noqa: ASYNC110 - set by the task that was started before
         await asyncio.sleep(0)
+
+
+REPLACED_SERVER = """
+import sys
+from harborrl_agent_server.sandboxes.local import LocalProvider
+from harborrl_agent_server.scope import Standing
+from harborrl_agent_server.serve import run
+from harborrl_agent_server.settings import settings_from
+
+class Replaced(LocalProvider):
+    async def standing(self):
+        return Standing.REPLACED
+
+sys.exit(run(settings_from(sys.argv[1:]), Replaced()))
+"""
+
+
+async def test_sigterm_lets_a_replaced_process_answer_its_last_trial_and_then_leave(
+    tasks: Path, tmp_path: Path
+) -> None:
+    gate = Gate()
+    async with process(tasks, tmp_path, ["-c", REPLACED_SERVER]) as (server, url), asked(url, gate) as run:
+        server.send_signal(signal.SIGTERM)
+        async with httpx.AsyncClient() as client, asyncio.timeout(20):
+            while (await client.get(f"{url}/ready")).status_code == 200:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+            refused = await client.post(f"{url}/run", json={"instance_id": "write-greeting"})
+        assert (refused.status_code, refused.headers["connection"], run.done()) == (503, "close", False)
+        gate.opened.set()
+        answer = (await run).json()
+        async with asyncio.timeout(20):
+            code = await server.wait()
+    assert (answer["exit_status"], code) == ("Submitted", 0)
 
 
 async def test_a_flush_still_ends_the_trials_of_a_replaced_server(tasks: Path) -> None:
