@@ -8,11 +8,23 @@ from typing import Any
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
-from harborrl_operator.observed import Address, Object, Observed, is_terminating, labels, name_of, pod_phase, version_of
+from harborrl_operator.observed import (
+    Address,
+    Object,
+    Observed,
+    Surroundings,
+    is_terminating,
+    labels,
+    name_of,
+    pod_phase,
+    version_of,
+)
 from harborrl_operator.problems import STUCK_SECONDS
+from harborrl_operator.surroundings import read_surroundings
 
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
@@ -24,11 +36,9 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         cluster.find("RayCluster", namespace, selector),
         cluster.find("Deployment", namespace, selector),
         cluster.get("Service", namespace, names.agent),
-        cluster.get("Namespace", None, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
+        _if_allowed(cluster, "Namespace", None, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
     )
-    pods, rays, deployments = (
-        [thing for thing in things if _is_of(thing, job)] for things in (all_pods, all_rays, all_deployments)
-    )
+    pods, rays, deployments = (_all_of(job, things) for things in (all_pods, all_rays, all_deployments))
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
     progress, request, references, network = await asyncio.gather(
@@ -38,11 +48,12 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         _network(cluster, job),
     )
     report = _ours(progress, job)
+    preflights = _of_role(pods, Role.PREFLIGHT)
     return Observed(
         agent_servers={version_of(thing): thing for thing in deployments if not is_terminating(thing)},
         agent_service=_ours(service, job),
         agent_pods=_of_role(pods, Role.AGENT_SERVER),
-        preflight_pod=next(iter(_of_role(pods, Role.PREFLIGHT)), None),
+        preflight_pod=next(iter(preflights), None),
         ray_clusters={name_of(ray): ray for ray in rays},
         trainer_pods=_of_role(pods, Role.TRAINER),
         progress=(report.get("data") or {}).get("progress") if report else None,
@@ -51,10 +62,21 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         predecessors=_predecessors(job, all_pods, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         sandbox_namespace=sandboxes,
+        surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
         **network,
         **references,
         warnings=await _warnings(cluster, namespace, pods, now),
     )
+
+
+async def _if_allowed(cluster: Cluster, kind: str, namespace: str | None, name: str) -> Object | None:
+    """None also where we may not look: an operator that serves a list of namespaces sees nothing beyond them."""
+    try:
+        return await cluster.get(kind, namespace, name)
+    except ClusterError as error:
+        if error.is_refusal:
+            return None
+        raise
 
 
 def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
@@ -105,6 +127,10 @@ def _is_left_behind(thing: Object, job: HarborRLJob) -> bool:
     return labels(thing).get(LABEL_JOB) == job.name and labels(thing).get(LABEL_JOB_UID) not in (None, job.uid)
 
 
+def _all_of(job: HarborRLJob, things: Iterable[Object]) -> list[Object]:
+    return [thing for thing in things if _is_of(thing, job)]
+
+
 def _is_of(thing: Object, job: HarborRLJob) -> bool:
     return labels(thing).get(LABEL_JOB_UID) == job.uid
 
@@ -118,7 +144,7 @@ async def _network(cluster: Cluster, job: HarborRLJob) -> dict[str, Any]:
     """The job's policies, and where the API server listens: it keeps an EndpointSlice of its own under this name."""
     found, endpoints = await asyncio.gather(
         cluster.find("NetworkPolicy", job.namespace, f"{LABEL_JOB}={job.name}"),
-        cluster.get("EndpointSlice", "default", "kubernetes"),
+        _if_allowed(cluster, "EndpointSlice", "default", "kubernetes"),
     )
     policies = tuple(policy for policy in found if _is_of(policy, job))
     return {"network_policies": policies, "api_server": _addresses(endpoints or {})}

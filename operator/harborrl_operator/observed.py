@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harborrl_operator.constants import LABEL_AGENT_VERSION, LABEL_ATTEMPT
+from harborrl_operator.models import HarborRLJob
 
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
@@ -16,6 +17,19 @@ class Address:
 
     cidr: str
     port: int
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What others have a say in; empty where it was not asked for or may not be read."""
+
+    quotas: tuple[Object, ...] = ()
+    """ResourceQuotas of the sandbox namespace."""
+    has_limit_range: bool = False
+    """Whether a LimitRange there may give a pod the requests that it does not set."""
+    nodes: tuple[Object, ...] = ()
+    jobs: tuple[HarborRLJob, ...] = ()
+    """Every job that can be seen, this one too."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,7 @@ class Observed:
     """Those of the job."""
     api_server: tuple[Address, ...] = ()
     """Where the API server listens behind its Service; empty when that cannot be read."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
     resume_path: str | None = None
     """Run directory of the job that `resumeFrom.job` names, None when there is no such job."""
     warnings: Mapping[str, str] = field(default_factory=dict)

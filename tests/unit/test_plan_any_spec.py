@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
+from harborrl_operator.plan import plan
 from support import hrl
 from support.specs import admitted_specs
 
@@ -42,13 +43,13 @@ def pass_over(spec: dict[str, Any]) -> str:
     roles = ("models", "tasks", "checkpoints", "traces", "trials")
     named = {volume.pvc for role in roles if (volume := getattr(job.spec.storage, role))}
     claims = {name: hrl.claim(name) for name in (*named, "harborrl-data")}
-    decided = hrl.decide(job, hrl.world(claims=claims))
-    started = [thing for thing in decided.apply if thing["kind"] == "Deployment"]
+    first = plan(job, hrl.world(claims=claims), hrl.SETTINGS, hrl.NOW)
+    started = [thing for thing in first.apply if thing["kind"] == "Deployment"]
     seen: dict[str, Any] = {"deployment": hrl.started(*started) if started else None, "claims": claims}
-    decided = hrl.decide(job, hrl.world(**seen))
+    decided = plan(job, hrl.world(**seen), hrl.SETTINGS, hrl.NOW)
     if decided.status.phase == "Preflight" and job.spec.resume_from is None:
         passed = hrl.preflight_pod(job, exit_code=0, message=hrl.PASSED)
-        decided = hrl.decide(job, hrl.world(**seen, preflight_pod=passed))
+        decided = plan(job, hrl.world(**seen, preflight_pod=passed), hrl.SETTINGS, hrl.NOW)
     json.dumps([decided.apply, decided.status.model_dump(by_alias=True, mode="json")], allow_nan=False)
     assert decided.status.reason
     return decided.status.phase

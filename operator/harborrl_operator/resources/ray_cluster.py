@@ -65,6 +65,8 @@ def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | No
     }
     if job.spec.queue_name:
         meta["labels"][LABEL_QUEUE] = job.spec.queue_name
+    if job.settings.gang_scheduler:
+        meta["labels"]["ray.io/gang-scheduling-enabled"] = "true"
     spec: dict[str, Any] = {
         "headGroupSpec": {
             "rayStartParams": {"dashboard-host": "0.0.0.0", **_start_params(job)},  # noqa: S104 - the pod's own network
