@@ -16,6 +16,10 @@ LABEL_JOB_NAMESPACE = f"{GROUP}/job-namespace"
 LABEL_JOB_UID = f"{GROUP}/job-uid"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_AGENT_VERSION = f"{GROUP}/agent-version"
+"""Hash of the pod template of an agent server: its Deployments of two versions run side by side."""
+LABEL_NODE_TYPE = "ray.io/node-type"
+"""Set by KubeRay: `head` or `worker`."""
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_SANDBOXES = f"{GROUP}/sandboxes"
 """A namespace labelled `true` may be named in `agentServer.sandbox.namespace`; without it any user could
@@ -24,7 +28,7 @@ LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGED_BY = "harborrl"
 
 ANNOTATION_CONFIG = f"{GROUP}/config-hash"
-"""Hash of the job document that a preflight pod or RayCluster was made from."""
+"""Hash of what a preflight pod or RayCluster was made from."""
 
 UID = 10001
 """User and group of our images; volumes are mounted with it as fsGroup."""
@@ -33,6 +37,7 @@ RUN_DIR = "/run/harborrl"
 """emptyDir shared by the head's Ray container and its supervisor: `terminating` and `released` (docs/contracts.md)."""
 AGENT_PORT = 30000
 GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT = 6379, 8265, 52365
+RAY_METRICS_PORT = 8080
 RAY_PORTS = frozenset({GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT})
 """Ports of Ray in every head pod."""
 
@@ -120,6 +125,7 @@ class Reason(StrEnum):
     BATCH_MISMATCH = "BatchMismatch"
     ARGUMENT_CONFLICT = "ArgumentConflict"
     PORT_CONFLICT = "PortConflict"
+    INVALID_EGRESS = "InvalidEgress"
     NAME_TAKEN = "NameTaken"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     CLAIM_NOT_SHARED = "ClaimNotShared"
@@ -161,6 +167,9 @@ class Reason(StrEnum):
     STARTING = "Starting"
     READY = "Ready"
     EXTERNAL_SERVER = "ExternalServer"
+    ROLLING_OUT = "RollingOut"
+    ROLLOUT_BLOCKED = "RolloutBlocked"
+    DRAINING = "Draining"
     NOT_STARTED = "NotStarted"
     QUEUED = "Queued"
     WAITING_FOR_OLD_PODS = "WaitingForOldPods"

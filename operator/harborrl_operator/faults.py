@@ -56,7 +56,7 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     )
 
 
-_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")
+_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace", "NetworkPolicy", "EndpointSlice")
 """Kinds on which the preflight and the checks depend."""
 
 

@@ -20,6 +20,7 @@ from harborrl_operator.quantities import whole_cpus
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
     SMALL_REQUESTS,
+    UNDISTURBED,
     config_mount,
     config_volume,
     container_security,
@@ -60,7 +61,7 @@ def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | No
     # Without it KubeRay replaces a lost head and the run would go on as if nothing had happened (seen on 1.6.2).
     meta["annotations"] = {
         "ray.io/disable-provisioned-head-restart": "true",
-        ANNOTATION_CONFIG: job.config_hash,
+        ANNOTATION_CONFIG: job.attempt_hash,
     }
     if job.spec.queue_name:
         meta["labels"][LABEL_QUEUE] = job.spec.queue_name
@@ -106,7 +107,7 @@ def _template(
     if job.gpus_per_node and job.spec.trainer.gpu_product:
         pod["nodeSelector"] = {"nvidia.com/gpu.product": job.spec.trainer.gpu_product}
     return {
-        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt)},
+        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt), "annotations": dict(UNDISTURBED)},
         "spec": merged(pod, job.spec.trainer.pod_overrides),
     }
 
