@@ -41,6 +41,8 @@ class Operator:
         self._process, self._port = process, port
 
     async def metrics(self) -> str:
+        if self._process.returncode is not None:
+            raise RuntimeError(f"the operator ended with {self._process.returncode}: is this machine too busy for it?")
         try:
             url = f"http://127.0.0.1:{self._port}/metrics"
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
