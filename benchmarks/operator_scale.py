@@ -30,7 +30,12 @@ from harborrl_operator.constants import API_VERSION, KIND
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMESPACE = "scale"
-SPEC: dict[str, Any] = {"model": {"path": "model"}, "data": {"jsonl": "train.jsonl"}}
+CONFIG = {"numRollout": 3, "rolloutBatchSize": 2, "nSamplesPerPrompt": 4, "globalBatchSize": 8}
+SPEC: dict[str, Any] = {
+    "model": {"path": "model"},
+    "data": {"jsonl": "train.jsonl"},
+    "trainer": {"engine": "native", "config": CONFIG},
+}
 WRITES = ("create", "update", "patch", "delete")
 
 
