@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harborrl_operator.models.base import FreeForm, Model, Path, Seconds, nested
+from harborrl_operator.models.base import FreeForm, Image, Model, ObjectName, Seconds, nested
 from harborrl_operator.models.trainer import Resources
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
@@ -13,9 +13,9 @@ DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_
 class SecretRef(Model):
     """A key of a Secret in the job's namespace."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: ObjectName
     """Name of the Secret."""
-    key: Annotated[str, Field(min_length=1, max_length=253)] = "secret"
+    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = "secret"
     """Key in the Secret."""
 
 
@@ -49,9 +49,9 @@ class SandboxSpec(Model):
     """Labels of the nodes that take sandboxes. Unset: any."""
     tolerations: Annotated[list[FreeForm], Field(max_length=32)] = Field(default_factory=list)
     """Taints that sandbox pods tolerate, as in a pod."""
-    priority_class_name: str | None = None
+    priority_class_name: ObjectName | None = None
     """Priority class of sandbox pods. Unset: the cluster's default."""
-    runtime_class_name: str | None = None
+    runtime_class_name: ObjectName | None = None
     """Runtime class of sandbox pods, for example gvisor. Unset: the node's default runtime, a plain container."""
     timeout_seconds: Seconds | None = None
     """Life of a sandbox. Unset: trial ceiling + 300 s; the documented 1800 s would end before any 5400 s agent."""
@@ -89,7 +89,7 @@ class AgentServerSpec(Model):
     """Port of the server's dashboard. 0: off, and the only value in this version: there is no dashboard yet."""
     admin_secret_ref: SecretRef | None = None
     """Secret that `/flush` demands. Unset: no secret."""
-    image: Path | None = None
+    image: Image | None = None
     """Agent server image. Unset: the operator's default."""
     resources: Resources | None = None
     """Requests and limits of the server's container. Unset: none, so give memory on shared nodes."""

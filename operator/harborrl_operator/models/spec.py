@@ -61,8 +61,8 @@ class Volume(Model):
 
     pvc: DnsLabel
     """Claim name."""
-    sub_path: Annotated[str, Field(max_length=1024)] = ""
-    """Directory inside the claim. Default: its root."""
+    sub_path: Annotated[str, Field(pattern=r"^([^/].*)?$", max_length=1024)] = ""
+    """Directory inside the claim, relative. Default: its root."""
 
 
 class StorageSpec(Model):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from harborrl_operator.models.base import FreeForm, Model, Path, Seconds, nested
+from harborrl_operator.models.base import FreeForm, Image, Model, Seconds, nested
 from harborrl_operator.models.framework import FrameworkConfig
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
@@ -109,7 +109,7 @@ class TrainerSpec(Model):
     """Train adapters only. Unset: full fine-tuning."""
     parallelism: Parallelism | None = None
     """How the model is split over GPUs. Unset: the preset's or the engine's choice."""
-    image: Path | None = None
+    image: Image | None = None
     """Trainer image. Unset: the operator's default for the engine."""
     nodes: Annotated[int, Field(ge=1, le=1024)] = 1
     """Trainer pods; the first is the Ray head. Above 1 needs `queueName` or `allowPartialStart`."""
