@@ -30,7 +30,12 @@ from harborrl_operator.constants import API_VERSION, KIND
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMESPACE = "scale"
-SPEC: dict[str, Any] = {"model": {"path": "model"}, "data": {"jsonl": "train.jsonl"}}
+CONFIG = {"numRollout": 3, "rolloutBatchSize": 2, "nSamplesPerPrompt": 4, "globalBatchSize": 8}
+SPEC: dict[str, Any] = {
+    "model": {"path": "model"},
+    "data": {"jsonl": "train.jsonl"},
+    "trainer": {"engine": "native", "config": CONFIG},
+}
 WRITES = ("create", "update", "patch", "delete")
 
 
@@ -41,6 +46,8 @@ class Operator:
         self._process, self._port = process, port
 
     async def metrics(self) -> str:
+        if self._process.returncode is not None:
+            raise RuntimeError(f"the operator ended with {self._process.returncode}: is this machine too busy for it?")
         try:
             url = f"http://127.0.0.1:{self._port}/metrics"
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
