@@ -4,6 +4,7 @@ import json
 import shutil
 
 from devcluster.errors import CommandError, UnsuitableHostError
+from devcluster.extras import Request, refuse
 from devcluster.gobuild import KUBERAY_NAMESPACE, render_kuberay
 from devcluster.processes import write_atomically
 from devcluster.progress import Reporter
@@ -27,8 +28,9 @@ class ExistingCluster:
         self.reporter = reporter
         self.kubectl = find_kubectl(settings)
 
-    def up(self) -> None:
+    def up(self, request: Request) -> None:
         """Writes a kubeconfig for this context alone, so that what follows cannot act on another cluster."""
+        refuse(request, f"context {self.context}")
         try:
             view = run([self.kubectl, "config", "view", "--minify", "--flatten", f"--context={self.context}"])
         except CommandError as error:

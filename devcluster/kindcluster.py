@@ -1,6 +1,7 @@
 """kind, where a Docker engine answers. Not run by our tests: no machine of theirs has an engine."""
 
 from devcluster.existing import ensure_kuberay, find_kubectl, report_from
+from devcluster.extras import Request, refuse
 from devcluster.progress import Reporter
 from devcluster.settings import Settings
 from devcluster.shell import run
@@ -16,7 +17,8 @@ class KindCluster:
         self.settings = settings
         self.reporter = reporter
 
-    def up(self) -> None:
+    def up(self, request: Request) -> None:
+        refuse(request, "kind")
         self.settings.state.mkdir(parents=True, exist_ok=True)
         if NAME not in run(["kind", "get", "clusters"]).split():
             with self.reporter.stage(f"Create kind cluster {NAME}"):
