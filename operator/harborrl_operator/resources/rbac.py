@@ -8,16 +8,14 @@ from typing import Any
 from harborrl_operator.constants import LABEL_MANAGED_BY, MANAGED_BY
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
 from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.resources.common import trainer_account
 
 _LABELS = {LABEL_MANAGED_BY: MANAGED_BY}
 
 
 def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
     namespace = job.job.namespace
-    out = [
-        _account(namespace, TRAINER_ACCOUNT),
-        _binding(namespace, TRAINER_ACCOUNT, role=TRAINER_ACCOUNT, account=TRAINER_ACCOUNT, of=namespace),
-    ]
+    out = _trainer(namespace, trainer_account(job.spec))
     if job.spec.agent_server.url is None:
         out += [
             _account(namespace, AGENT_SERVER_ACCOUNT),
@@ -36,6 +34,14 @@ def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
                 )
             )
     return out
+
+
+def _trainer(namespace: str, account: str) -> list[dict[str, Any]]:
+    """An account that the user names is the user's: it is bound, never made or changed."""
+    if account == TRAINER_ACCOUNT:
+        binding = _binding(namespace, TRAINER_ACCOUNT, role=TRAINER_ACCOUNT, account=account, of=namespace)
+        return [_account(namespace, account), binding]
+    return [_binding(namespace, f"{TRAINER_ACCOUNT}-{account}", role=TRAINER_ACCOUNT, account=account, of=namespace)]
 
 
 def _account(namespace: str, name: str) -> dict[str, Any]:
