@@ -24,6 +24,7 @@ class _Resource:
 
 _RESOURCES = {
     "ConfigMap": _Resource("v1", "configmaps"),
+    "CustomResourceDefinition": _Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     "Deployment": _Resource("apps/v1", "deployments"),
     "Event": _Resource("v1", "events"),
     KIND: _Resource(API_VERSION, PLURAL),
@@ -34,6 +35,7 @@ _RESOURCES = {
     "RoleBinding": _Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Service": _Resource("v1", "services"),
     "ServiceAccount": _Resource("v1", "serviceaccounts"),
+    "Workload": _Resource("kueue.x-k8s.io/v1beta2", "workloads"),
 }
 
 
@@ -69,15 +71,19 @@ class Cluster:
             raise
 
     async def find(
-        self, kind: str, namespace: str | None, selector: str = "", fields: str = ""
+        self, kind: str, namespace: str | None, selector: str = "", fields: str = "", version: str | None = None
     ) -> list[dict[str, Any]]:
-        """All objects of a kind in a namespace, or in all namespaces."""
+        """All objects of a kind in a namespace, or in all namespaces; in another API version than the usual one."""
         query = [("labelSelector", selector), ("fieldSelector", fields)]
-        found = await self._call("GET", _path(kind, namespace), f"list {kind}", query=[q for q in query if q[1]])
+        path = _path(kind, namespace, version=version)
+        found = await self._call("GET", path, f"list {kind}", query=[q for q in query if q[1]])
         return list(found["items"])
 
-    async def apply(self, thing: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
-        """Server-side apply with our field manager; a field that we no longer send is removed."""
+    async def apply(self, thing: Mapping[str, Any], *, subresource: str = "", strict: bool = False) -> dict[str, Any]:
+        """Server-side apply with our field manager; a field that we no longer send is removed.
+
+        `strict` refuses fields that the API server does not know, which it would drop otherwise.
+        """
         meta = thing["metadata"]
         path = _path(thing["kind"], meta.get("namespace"), meta["name"]) + (f"/{subresource}" if subresource else "")
         return await self._call(
@@ -85,7 +91,11 @@ class Cluster:
             path,
             f"apply {thing['kind']} {meta['name']}",
             body=thing,
-            query=[("fieldManager", FIELD_MANAGER), ("force", "true")],
+            query=[
+                ("fieldManager", FIELD_MANAGER),
+                ("force", "true"),
+                *([("fieldValidation", "Strict")] if strict else []),
+            ],
             content_type="application/apply-patch+yaml",
         )
 
@@ -137,9 +147,10 @@ class Cluster:
         return dict(json.loads(text))
 
 
-def _path(kind: str, namespace: str | None, name: str = "") -> str:
+def _path(kind: str, namespace: str | None, name: str = "", *, version: str | None = None) -> str:
     resource = _RESOURCES[kind]
-    root = f"/api/{resource.api_version}" if "/" not in resource.api_version else f"/apis/{resource.api_version}"
+    group = version or resource.api_version
+    root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
     inside = f"/namespaces/{namespace}" if namespace and resource.namespaced else ""
     return f"{root}{inside}/{resource.plural}" + (f"/{name}" if name else "")
 

@@ -182,7 +182,6 @@ class Reason(StrEnum):
     WAITING_FOR_FIRST_ROLLOUT = "WaitingForFirstRollout"
     NOT_RUNNING = "NotRunning"
     NO_PROGRESS = "NoProgress"
-    CHECKPOINT_MISSED = "CheckpointMissed"
     PROGRESS_UNREADABLE = "ProgressUnreadable"
     AGENT_SERVER_BUSY = "AgentServerBusy"
     MOVING = "Moving"

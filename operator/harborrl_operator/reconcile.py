@@ -10,7 +10,8 @@ from harborrl_operator.cluster import Cluster
 from harborrl_operator.conditions import Conditions
 from harborrl_operator.constants import API_VERSION, KIND, ConditionType, Reason
 from harborrl_operator.draft import Plan
-from harborrl_operator.errors import ClusterError
+from harborrl_operator.errors import ClusterError, UnsupportedFieldError
+from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
 from harborrl_operator.plan import plan
@@ -57,19 +58,27 @@ class Reconciler:
     async def _carry_out(self, decided: Plan, job: HarborRLJob, now: datetime) -> tuple[JobStatus, list[ClusterError]]:
         """Deletes first, so that a quota has room for what follows; every refusal reaches a condition."""
         failures: list[ClusterError] = []
+        status = decided.status
         for gone in decided.delete:
             try:
                 await self._cluster.delete(gone.kind, gone.namespace, gone.name, gone.uid)
             except ClusterError as error:
                 failures.append(error)
         for thing in decided.apply:
-            if failures and thing["kind"] == "RayCluster":
-                break  # it mounts what could not be applied
             try:
-                await self._cluster.apply(thing)
+                if thing["kind"] != "RayCluster":
+                    await self._cluster.apply(thing)
+                elif not failures:  # it mounts what could not be applied
+                    status = await self._make_ray_cluster(thing, status)
             except ClusterError as error:
                 failures.append(error)
-        return with_failures(job.status, decided.status, failures, now), failures
+        return with_failures(job.status, status, failures, now), failures
+
+    async def _make_ray_cluster(self, thing: dict[str, Any], status: JobStatus) -> JobStatus:
+        """The status with what had to be left out."""
+        fitted, omitted = await fit_ray_cluster(self._cluster, thing)
+        await self._cluster.apply(fitted, strict=True)
+        return status.model_copy(update={"adjustments": [*status.adjustments, *omitted]})
 
     async def _write(self, job: HarborRLJob, status: JobStatus) -> None:
         if status == job.status:
@@ -139,13 +148,19 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     conditions = Conditions([*carried, *settled], after.observed_generation, to_text(now))
     for error in reversed(failures):
         message = f"The API server refused to {error}. It is tried again; correct what it names."
+        if isinstance(error, UnsupportedFieldError):
+            message = f"Not sent: {error}. It is tried again."
         if error.action == "list RayCluster" and error.is_absent:
             message += " Is KubeRay installed?"
-        conditions.set(_concerned(error), "False", Reason.APPLY_FAILED, message)
+        conditions.set(_concerned(error), "False", _reason(error), message)
     first = f"The API server refused to {failures[0]}."
     return after.model_copy(
-        update={"conditions": conditions.listed(), "reason": Reason.APPLY_FAILED.value, "message": first[:256]}
+        update={"conditions": conditions.listed(), "reason": _reason(failures[0]).value, "message": first[:256]}
     )
+
+
+def _reason(error: ClusterError) -> Reason:
+    return Reason.FIELD_NOT_SUPPORTED if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
 
 
 _ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")

@@ -36,23 +36,23 @@ class Rdma(Model):
     """Network cards that the pods use without the kernel; for `nodes > 1`, where NCCL is slow over plain sockets."""
 
     resource: LabelKey = "rdma/hca_shared_devices_a"
-    """Extended resource of the device plugin. The default is the name in its own documentation; ask your platform team."""
+    """Extended resource of the device plugin. Default: the name in the plugin's own documentation."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many of it each pod asks for. 1 for a shared device, 8 where each GPU has a card of its own."""
     networks: Annotated[str, Field(max_length=1024)] = ""
     """Value of the annotation `k8s.v1.cni.cncf.io/networks` (Multus), for cards that are attached as networks. Default:
     none."""
     lock_memory: bool = True
-    """Add the capability IPC_LOCK, which registering memory needs. Pod security `baseline` and `restricted` refuse it: the
-    job's namespace has to be `privileged`."""
+    """Add the capability IPC_LOCK, which registering memory needs. Pod security `baseline` and `restricted` refuse it:
+    the job's namespace has to be `privileged`."""
 
 
 class Nccl(Model):
     """Environment of NCCL and Gloo in the Ray containers; `trainer.env` ranks above it."""
 
     preset: Literal["auto", "infiniband", "roce", "socket", "none"] = "auto"
-    """`infiniband` and `roce` use Mellanox cards; `socket` keeps NCCL off them; `none` sets nothing. Default auto: nothing
-    for one node, whose GPUs speak over NVLink; `infiniband` for several with `rdma`, else `socket`."""
+    """`infiniband` and `roce` use Mellanox cards; `socket` keeps NCCL off them; `none` sets nothing. Default auto:
+    nothing for one node, whose GPUs speak over NVLink; `infiniband` for several with `rdma`, else `socket`."""
     interface: Annotated[str, Field(pattern=r"^[=^]?[A-Za-z0-9][-A-Za-z0-9_.,]*$", max_length=128)] = "eth0"
     """Network interface for the bootstrap, and for the data under `socket`. Default eth0: the pod network."""
     hca: Annotated[str, Field(pattern=r"^[=^]?[A-Za-z0-9][-A-Za-z0-9_.,:]*$", max_length=256)] = "mlx5"
@@ -69,5 +69,5 @@ class TopologyHints(Model):
     required: LabelKey | None = None
     """Node label whose value all pods must share, for example a rack's. A job that does not fit waits."""
     preferred: LabelKey | None = None
-    """The same as a wish. With `queueName` both are Kueue's topology-aware scheduling (the flavor needs a Topology), else
-    pod affinity."""
+    """The same as a wish. With `queueName` both are Kueue's topology-aware scheduling (the flavor needs a Topology),
+    else pod affinity."""

@@ -73,6 +73,8 @@ class AttemptStatus(StatusModel):
     """Rollouts trained beyond the newest checkpoint when it, or one of its incarnations, ended."""
     lost_gpu_hours: float = 0.0
     """GPUs x hours between the newest checkpoint and the end; 0 without GPUs."""
+    restarts: int = 0
+    """How often its pods were made anew within the quota that it holds."""
 
 
 class RolloutStatus(StatusModel):

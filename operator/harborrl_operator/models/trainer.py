@@ -117,8 +117,8 @@ class TrainerSpec(Model):
     """PriorityClass of the pods, which the scheduler and the kubelet go by; Kueue goes by `spec.workloadPriorityClass`.
     Unset: the cluster's default."""
     service_account_name: Name | None = None
-    """ServiceAccount of the pods, for volumes or clouds that go by it; it must exist. The operator binds it to the trainer's
-    role. Unset: `harborrl-trainer`, which the operator makes."""
+    """ServiceAccount of the pods, for volumes or clouds that go by it; it must exist. The operator binds it to the
+    trainer's role. Unset: `harborrl-trainer`, which the operator makes."""
     config: FrameworkConfig = nested(FrameworkConfig)
     """Hyper-parameters under HarborFrameworkConfig's names."""
     max_seq_len: Annotated[int, Field(ge=2, le=1_000_000)] = 65536

@@ -1,4 +1,4 @@
-"""Where the trainer's pods go: selectors, tolerations, nearness. The head is trainer node 0 and is placed like the others."""
+"""Where the trainer's pods go: selectors, tolerations, nearness. The head is trainer node 0, placed like the others."""
 
 from collections.abc import Mapping
 from typing import Any
