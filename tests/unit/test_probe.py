@@ -64,7 +64,8 @@ def without(known: dict[str, Any], *path: str) -> dict[str, Any]:
     return out
 
 
-POD = ("properties", "spec", "properties", "headGroupSpec", "properties", "template", "properties", "spec", "properties")
+_PARTS = ("spec", "headGroupSpec", "template", "spec")
+POD = tuple(step for part in _PARTS for step in ("properties", part)) + ("properties",)
 
 
 def test_what_only_makes_a_pod_tidier_is_dropped_and_said() -> None:
