@@ -65,7 +65,7 @@ def without(known: dict[str, Any], *path: str) -> dict[str, Any]:
 
 
 _PARTS = ("spec", "headGroupSpec", "template", "spec")
-POD = tuple(step for part in _PARTS for step in ("properties", part)) + ("properties",)
+POD = (*(step for part in _PARTS for step in ("properties", part)), "properties")
 
 
 def test_what_only_makes_a_pod_tidier_is_dropped_and_said() -> None:

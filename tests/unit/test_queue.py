@@ -82,10 +82,8 @@ class TestWaiting:
             (None, "no Workload"),
             (kueue.workload([]), "has not looked at it"),
             (
-                kueue.workload(
-                    [kueue.condition("QuotaReserved", "False", "Inadmissible", "LocalQueue x doesn't exist")]
-                ),
-                "x",
+                kueue.workload([kueue.condition("QuotaReserved", "False", "Inadmissible", kueue.ABSENT)]),
+                kueue.ABSENT,
             ),
             (
                 kueue.workload(
@@ -226,7 +224,7 @@ class TestFailuresInAQueue:
         assert "RayCluster/quickstart-a1" in deleted(decided)
         assert condition(decided, "TrainerReady") == ("False", "BackingOff")
 
-    def test_a_head_that_kubeRay_put_in_the_place_of_a_lost_one_is_counted_and_gets_new_workers(self) -> None:
+    def test_a_head_that_kuberay_put_in_the_place_of_a_lost_one_is_counted_and_gets_new_workers(self) -> None:
         before = then(job(), decide(job(), running(job())))
         head, worker = hrl.trainer_pod("head"), hrl.trainer_pod("worker")
         head["metadata"] |= {"name": "quickstart-a1-head-2", "creationTimestamp": hrl.ago(1)}
