@@ -68,11 +68,11 @@ def _unplaced(pod: Object, now: datetime, warning: str) -> Verdict | None:
 
 def _held(name: str, queue: str, said: str) -> Verdict:
     where = f"in LocalQueue {queue}" if queue else "and it is in no queue"
+    remedy = "give that queue quota for cpu and memory" if queue else "make a LocalQueue `default` with cpu and memory"
     return Verdict(
         Reason.HELD_BY_QUEUE,
-        f"Kueue holds back pod {name} {where}. {said} The trainer is queued only after it: give that queue quota for"
-        " cpu and memory, call no LocalQueue of GPUs `default`, or take pods and Deployments of this namespace out of"
-        " Kueue's management (docs/kueue.md).",
+        f"Kueue holds back pod {name} {where}. {said} The trainer is queued only after it: {remedy}, apart from the"
+        " queue of the GPUs, or take pods and Deployments of this namespace out of Kueue's management (docs/kueue.md).",
     )
 
 

@@ -47,11 +47,9 @@ def admitted_too_long(workload: Object | None, now: datetime) -> str | None:
 
 
 def eviction(workload: Object | None) -> Eviction | None:
-    """The last time that quota was taken back, while it was not given again."""
+    """The last time that quota was taken back; Kueue takes it off again when it gives quota anew."""
     evicted = _true(workload, "Evicted")
-    if evicted is None or _true(workload, "QuotaReserved"):
-        return None
-    return Eviction(str(evicted.get("reason", "")), str(evicted.get("message", "")))
+    return Eviction(str(evicted.get("reason", "")), str(evicted.get("message", ""))) if evicted else None
 
 
 def words(workload: Object | None) -> str:
