@@ -36,6 +36,7 @@ _RESOURCES = {
     "Service": _Resource("v1", "services"),
     "ServiceAccount": _Resource("v1", "serviceaccounts"),
     "Workload": _Resource("kueue.x-k8s.io/v1beta2", "workloads"),
+    "Workload.v1beta1": _Resource("kueue.x-k8s.io/v1beta1", "workloads"),
 }
 
 
@@ -71,19 +72,22 @@ class Cluster:
             raise
 
     async def find(
-        self, kind: str, namespace: str | None, selector: str = "", fields: str = "", version: str | None = None
+        self, kind: str, namespace: str | None, selector: str = "", fields: str = ""
     ) -> list[dict[str, Any]]:
-        """All objects of a kind in a namespace, or in all namespaces; in another API version than the usual one."""
+        """All objects of a kind in a namespace, or in all namespaces."""
         query = [("labelSelector", selector), ("fieldSelector", fields)]
-        path = _path(kind, namespace, version=version)
-        found = await self._call("GET", path, f"list {kind}", query=[q for q in query if q[1]])
+        found = await self._call("GET", _path(kind, namespace), f"list {kind}", query=[q for q in query if q[1]])
         return list(found["items"])
 
-    async def apply(self, thing: Mapping[str, Any], *, subresource: str = "", strict: bool = False) -> dict[str, Any]:
-        """Server-side apply with our field manager; a field that we no longer send is removed.
+    async def apply(self, thing: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
+        """Server-side apply with our field manager; a field that we no longer send is removed."""
+        return await self._apply(thing, subresource)
 
-        `strict` refuses fields that the API server does not know, which it would drop otherwise.
-        """
+    async def apply_strictly(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, and a field that the API server does not know is refused, where it would be dropped otherwise."""
+        return await self._apply(thing, "", ("fieldValidation", "Strict"))
+
+    async def _apply(self, thing: Mapping[str, Any], subresource: str, *more: tuple[str, str]) -> dict[str, Any]:
         meta = thing["metadata"]
         path = _path(thing["kind"], meta.get("namespace"), meta["name"]) + (f"/{subresource}" if subresource else "")
         return await self._call(
@@ -91,11 +95,7 @@ class Cluster:
             path,
             f"apply {thing['kind']} {meta['name']}",
             body=thing,
-            query=[
-                ("fieldManager", FIELD_MANAGER),
-                ("force", "true"),
-                *([("fieldValidation", "Strict")] if strict else []),
-            ],
+            query=[("fieldManager", FIELD_MANAGER), ("force", "true"), *more],
             content_type="application/apply-patch+yaml",
         )
 
@@ -147,10 +147,9 @@ class Cluster:
         return dict(json.loads(text))
 
 
-def _path(kind: str, namespace: str | None, name: str = "", *, version: str | None = None) -> str:
+def _path(kind: str, namespace: str | None, name: str = "") -> str:
     resource = _RESOURCES[kind]
-    group = version or resource.api_version
-    root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
+    root = f"/api/{resource.api_version}" if "/" not in resource.api_version else f"/apis/{resource.api_version}"
     inside = f"/namespaces/{namespace}" if namespace and resource.namespaced else ""
     return f"{root}{inside}/{resource.plural}" + (f"/{name}" if name else "")
 

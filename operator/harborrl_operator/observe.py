@@ -133,8 +133,8 @@ async def _resume_path(cluster: Cluster, job: HarborRLJob) -> str | None:
     return JobNames(job.namespace, source.job, other["metadata"]["uid"]).run_path if other is not None else None
 
 
-WORKLOAD_VERSIONS = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
-"""Newest first: Kueue 0.15 and later serve both, earlier ones only the second."""
+WORKLOADS = ("Workload", "Workload.v1beta1")
+"""Newest version first: Kueue 0.19 serves both, early ones only the second."""
 
 
 async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object]) -> dict[str, Object]:
@@ -143,9 +143,9 @@ async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object])
     if not held:
         return {}
     selector = f"{LABEL_WORKLOAD_OWNER} in ({','.join(held[:MOST_HELD])})"
-    for version in WORKLOAD_VERSIONS:
+    for kind in WORKLOADS:
         try:
-            found = await cluster.find("Workload", namespace, selector, version=version)
+            found = await cluster.find(kind, namespace, selector)
         except ClusterError as error:
             if not error.is_refusal:
                 raise

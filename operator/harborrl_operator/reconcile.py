@@ -77,7 +77,7 @@ class Reconciler:
     async def _make_ray_cluster(self, thing: dict[str, Any], status: JobStatus) -> JobStatus:
         """The status with what had to be left out."""
         fitted, omitted = await fit_ray_cluster(self._cluster, thing)
-        await self._cluster.apply(fitted, strict=True)
+        await self._cluster.apply_strictly(fitted)
         return status.model_copy(update={"adjustments": [*status.adjustments, *omitted]})
 
     async def _write(self, job: HarborRLJob, status: JobStatus) -> None:
