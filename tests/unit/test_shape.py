@@ -122,7 +122,7 @@ class TestInterconnect:
     def test_rdma_is_asked_for_in_the_ray_containers_alone(self) -> None:
         rdma = {"resource": "rdma/ib", "count": 8, "networks": "ib0"}
         for template in templates(gpus({**GANG, "trainer.rdma": rdma})):
-            ray, *others = [*template["spec"]["containers"], *template["spec"].get("initContainers", [])]
+            (ray,), others = template["spec"]["containers"], template["spec"].get("initContainers", [])
             assert ray["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/ib": 8}
             assert ray["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
             assert template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "ib0"
