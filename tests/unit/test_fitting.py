@@ -1,4 +1,4 @@
-"""A RayCluster is held against the installed KubeRay before it is sent; Kueue's words are read where they are served."""
+"""A RayCluster is held against the installed KubeRay before it is sent; Kueue is heard where it is served."""
 
 import json
 from typing import Any, override
