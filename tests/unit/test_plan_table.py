@@ -90,7 +90,7 @@ ROWS = [
         "StartingTrainer",
         "WaitingForOldPods",
     ),
-    Row("a cluster that a queue holds back is waited for", runs(**HELD), "StartingTrainer", "Queued"),
+    Row("a cluster that a queue holds back is waited for", runs(**HELD), "Queued", "Queued"),
     Row(
         "a trainer that never runs fails the job at its deadline",
         hrl.running_world(JOB, trainer_pods=()),

@@ -154,12 +154,12 @@ class TestPreemption:
     def test_with_all_work_saved_nothing_is_lost(self) -> None:
         _, decided = self.preempted()
         assert condition(decided, "Progressing") == ("False", "NotRunning")
-        assert "all 1 rollouts are saved" in message(decided, "Progressing")
+        assert "goes on at rollout 1" in message(decided, "Progressing")
 
     def test_a_missed_checkpoint_is_said_with_the_loss_for_as_long_as_the_job_waits(self) -> None:
         before, decided = self.preempted(**{"rollout.trained": 4})
         assert condition(decided, "Progressing") == ("False", "CheckpointMissed")
-        assert "3 of 4 trained rollouts are lost" in message(decided, "Progressing")
+        assert "3 trained rollouts are lost, it goes on at rollout 1" in message(decided, "Progressing")
         assert decided.status.attempts[-1].lost_rollouts == 3
         later = decide(then(before, decided), held(before, kueue.waiting(), progress=hrl.progress("STOPPED")), after=60)
         assert condition(later, "Progressing") == ("False", "CheckpointMissed")
