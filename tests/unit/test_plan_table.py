@@ -289,6 +289,7 @@ def test_every_phase_is_reached_by_a_row() -> None:
         "StartingAgentServer",
         "Refused",
         "Preflight",
+        "Queued",
         "StartingTrainer",
         "Running",
         "Succeeded",
