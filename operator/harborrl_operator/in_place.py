@@ -33,7 +33,8 @@ def restart_in_place(
     _note_restart(draft, message, cause, ended)
     old = [pod for pod in draft.observed.pods_of_attempt(draft.attempt) if keep is None or _is_older(pod, keep)]
     draft.delete("Pod", old)
-    draft.update_trainer(head_pod=name_of(keep) if keep else None)
+    since = keep["metadata"]["creationTimestamp"] if keep else draft.text_now
+    draft.update_trainer(head_pod=name_of(keep) if keep else None, restarted_at=since)
     draft.fields.update(starting_since=draft.text_now, suspension=None)
     said = (
         f"Infrastructure failure {budget.spent} of {budget.limit}, within the same RayCluster: new pods go on from the"

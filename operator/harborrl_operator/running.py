@@ -115,6 +115,12 @@ def follow(draft: Draft) -> Plan:
 
 
 def _pods(draft: Draft) -> tuple[Object, ...]:
+    """Those of the current incarnation: one that was restarted in its quota may have pods that still end."""
+    since = draft.trainer.restarted_at
+    return tuple(p for p in _all_pods(draft) if since is None or str(p["metadata"]["creationTimestamp"]) >= since)
+
+
+def _all_pods(draft: Draft) -> tuple[Object, ...]:
     return draft.observed.pods_of_attempt(draft.attempt)
 
 
@@ -169,7 +175,7 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
         obstacle = (
             (cluster is not None and ray_cluster_problem(cluster))
             or first_pod_problem(pods, draft.now, draft.observed.warnings)
-            or (cluster is not None and not pods and kuberay_silence(cluster, draft.now))
+            or (cluster is not None and not _all_pods(draft) and kuberay_silence(cluster, draft.now))
             or Verdict(
                 Reason.STARTING,
                 f"{ready} of {wanted} trainer pods are ready; missing: {missing_pods(pods, wanted)}.",

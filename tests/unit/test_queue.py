@@ -204,6 +204,16 @@ class TestFailuresInAQueue:
         old = running(before, progress=hrl.progress("FAILED", failure=self.LOST), trainer_pods=())
         assert decide(before, old).status.attempts[-1].restarts == 1
 
+    def test_a_dead_pod_of_before_the_restart_is_not_judged_again_while_its_node_keeps_it(self) -> None:
+        of = job({"retries.maxAttempts": 9})
+        before = then(of, self.failed(of))
+        lingering = (hrl.trainer_pod(phase="Failed", terminating=True), hrl.trainer_pod("worker", phase="Failed"))
+        for seconds in (10, 500, 900):
+            decided = decide(before, running(before, trainer_pods=lingering), after=seconds)
+            assert decided.status.attempts[-1].restarts == 1
+            assert condition(decided, "TrainerReady") == ("False", "Starting")
+            before = then(before, decided)
+
     def test_restarts_count_as_tries_and_the_last_one_ends_the_job(self) -> None:
         after = job({"retries.maxAttempts": 2})
         first = then(after, self.failed(after))

@@ -147,6 +147,8 @@ class TrainerStatus(StatusModel):
     kept: bool = False
     """The cluster outlives the failed job for debugging."""
     fate: FateStatus | None = None
+    restarted_at: Moment = None
+    """When its pods were made anew within the quota: an older pod belongs to an incarnation that has been judged."""
     submission_id: str | None = None
     driver_state: str | None = None
 
