@@ -5,28 +5,34 @@ PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
 
-.PHONY: help demo learn test test-fast test-e2e test-cluster lint fmt types layers generate lock down clean
+.PHONY: help may-start up demo learn test test-fast test-e2e test-cluster lint fmt types layers generate lock down clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: .venv-demo/ready  ## set up a cluster, train a real model on it with one HarborRLJob, show the result
+up: .venv-demo/ready  ## start or repair the cluster; CONTEXT=NAME takes a cluster of yours
+	@$(DEMO) -m devcluster up $(if $(CONTEXT),--context '$(CONTEXT)')
+
+may-start:
+	@scripts/may-start
+
+demo: may-start .venv-demo/ready  ## set up a cluster, train a real model on it with one HarborRLJob, show the result
 	@$(DEMO) -m demo quickstart
 
-learn: .venv-demo/ready  ## the longer run: 30 steps, evaluation before and after, table and plot (up to 2.5 h on 2 cores)
+learn: may-start .venv-demo/ready  ## the longer run: 30 steps, evaluation before and after, table and plot (up to 2.5 h on 2 cores)
 	@$(DEMO) -m demo learn
 
-test: lint types layers test-fast test-e2e  ## everything: linters, unit, contract, API server and one run on the real cluster
+test: may-start lint types layers test-fast test-e2e  ## all but the long fault runs: linters, unit, contract, API server, real cluster
 
 test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server tests; no kubelet, no images
 	@$(PY) -m devcluster build
 	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest -m "not cluster"
 
-test-e2e: .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
+test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare
 	@$(PY) -m pytest -m "cluster and not (faults or kueue or gpus)"
 
-test-cluster: .venv/ready  ## every test on the real cluster, the long fault runs included
+test-cluster: may-start .venv/ready  ## every test on the real cluster, the long fault runs included
 	@$(PY) -m demo prepare
 	@$(PY) -m devcluster up --with kueue --with kwok
 	@$(PY) -m pytest -m cluster
@@ -50,8 +56,10 @@ generate: .venv/ready  ## write the CRD and its copies anew from the models
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
 	@UV="$$(scripts/uv)" requirements/compile.sh
 
-down:  ## stop the dev cluster and remove all that it left on the machine
-	@if [ -x $(PY) ]; then $(PY) -m devcluster down; else $(MAKE) --quiet .venv-demo/ready && $(DEMO) -m devcluster down; fi
+# An environment that is whole, so that removing needs no network; the small one is made where there is none.
+WHOLE := $(firstword $(wildcard .venv-demo/ready .venv/ready))
+down: $(if $(WHOLE),,.venv-demo/ready)  ## stop the dev cluster and remove all that it left on the machine
+	@$(dir $(or $(WHOLE),.venv-demo/ready))bin/python -m devcluster down
 
 clean:  ## remove virtual environments and caches of this checkout
 	rm -rf .venv .venv-demo .venv-model .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

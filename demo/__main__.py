@@ -10,6 +10,7 @@ import typer
 from demo import learn as learning
 from demo import quickstart as quick
 from demo.memory import Peak
+from demo.prepare import UnsuitableClusterError
 from demo.prepare import prepare as set_up
 from demo.shell import CommandError
 
@@ -41,7 +42,7 @@ def learn() -> None:
 if __name__ == "__main__":
     try:
         app()
-    except CommandError as error:
+    except (CommandError, UnsuitableClusterError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted; the cluster and the job go on. The same command picks them up again.")

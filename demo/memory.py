@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import override
 
 MEMINFO = Path("/proc/meminfo")
 
@@ -23,3 +24,7 @@ class Peak:
 
     def sample(self) -> None:
         self.highest = max(self.highest, used_gib(MEMINFO.read_text()))
+
+    @override
+    def __str__(self) -> str:
+        return f"memory in use at most {self.highest:.1f} GiB ({self.before:.1f} before)"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
+from devcluster.environment import exports
+from devcluster.settings import load_settings
 from rich.console import Console
 from rich.table import Table
 
@@ -37,7 +40,8 @@ def run(tools: Tools, peak: Peak, started: float) -> int:
         return 1
     cluster.shell.run(cluster.command("get", "hrl"))
     show(f"HarborRLJob {NAMESPACE}/{NAME}: three GRPO steps", read_metrics(cluster, job))
-    _closing(job, peak, started)
+    whole = f"Whole time {time.monotonic() - started:.0f} s; {peak}."
+    print(closing(job, access=exports(load_settings(), os.environ), whole=whole))  # noqa: T201 - a terminal program
     return 0 if succeeded(job) else 1
 
 
@@ -88,18 +92,17 @@ def show(title: str, measured: list[Line]) -> None:
     Console().print(table)
 
 
-def _closing(job: Job, peak: Peak, started: float) -> None:
-    directory = run_directory(job)
+def closing(job: Job, *, access: str, whole: str) -> str:
+    """What to try next. `access` is the line that makes the user's own shell speak to this cluster."""
     kube = f"kubectl --namespace {NAMESPACE}"
-    print(  # noqa: T201 - a terminal program
-        f"""
-On the claim `{CLAIM}`, below traces/ (dumps), checkpoints/ and trials/: {directory}
-Whole time {time.monotonic() - started:.0f} s; memory in use at most {peak.highest:.1f} GiB ({peak.before:.1f} before).
+    return f"""
+On the claim `{CLAIM}`, below traces/ (dumps), checkpoints/ and trials/: {run_directory(job)}
+{whole}
 
-Try next (export KUBECONFIG=$(python -m devcluster kubeconfig)):
+Try next; the first line makes this shell speak to the cluster:
+  {access}
   {kube} describe hrl {NAME}
   {kube} get hrl {NAME} --output jsonpath='{{.status.rollout}}'
-  {kube} apply --filename examples/quickstart/bad/timeouts.yaml     # refused by the API server
-  make learn                                                        # the longer run, with a learning curve
-  make down                                                         # remove the cluster again"""
-    )
+  {kube} apply --filename {EXAMPLES}/bad/timeouts.yaml     # refused by the API server
+  make learn     # the longer run, with a learning curve
+  make down      # remove the cluster again"""

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster.environment import completed
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -28,9 +30,14 @@ def python(*module_and_arguments: str) -> list[str]:
 
 
 def shown(command: list[str]) -> str:
-    """The command as a user would type it: no interpreter path, no absolute path of a program."""
-    first = "python" if command[0] == sys.executable else Path(command[0]).name
-    return shlex.join([first, *command[1:]])
+    """The command as a user can type it in the checkout: with the demo's interpreter, programs by their names."""
+    program = Path(command[0])
+    inside = program.is_absolute() and program.is_relative_to(ROOT)
+    return shlex.join([str(program.relative_to(ROOT)) if inside else program.name, *command[1:]])
+
+
+def _not_installed(command: list[str]) -> CommandError:
+    return CommandError(command, 127, f"{command[0]} is not installed; `make up` brings kubectl and helm")
 
 
 @dataclass(frozen=True)
@@ -41,20 +48,26 @@ class Shell:
 
     @classmethod
     def here(cls, **extra: str) -> Shell:
-        return cls({**os.environ, **extra})
+        return cls({**completed(os.environ), **extra})
 
     def run(self, command: list[str]) -> None:
         """Run with the terminal's own output; raise CommandError when it fails."""
         print(f"\n$ {shown(command)}", flush=True)  # noqa: T201 - the demo speaks to a terminal
-        code = subprocess.run(command, env=self.env, cwd=ROOT, check=False).returncode  # noqa: S603 - a list, no shell
+        try:
+            code = subprocess.run(command, env=self.env, cwd=ROOT, check=False).returncode  # noqa: S603 - a list, no shell
+        except FileNotFoundError as error:
+            raise _not_installed(command) from error
         if code:
             raise CommandError(command, code)
 
     def read(self, command: list[str], *, stdin: str | None = None) -> str:
         """Run silently and give standard output; raise CommandError with standard error when it fails."""
-        done = subprocess.run(  # noqa: S603 - a list, no shell
-            command, env=self.env, cwd=ROOT, check=False, capture_output=True, text=True, input=stdin
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - a list, no shell
+                command, env=self.env, cwd=ROOT, check=False, capture_output=True, text=True, input=stdin
+            )
+        except FileNotFoundError as error:
+            raise _not_installed(command) from error
         if done.returncode:
             raise CommandError(command, done.returncode, done.stderr)
         return done.stdout

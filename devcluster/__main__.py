@@ -1,12 +1,15 @@
 """Command line: `python -m devcluster up | down | status | load IMAGE | kubeconfig | build`."""
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from devcluster.backends import backend, choose_here, record_choice, recorded_choice
+from devcluster.backends import backend, choose_here
+from devcluster.choice import OWN, recorded_choice
+from devcluster.environment import completed, exports
 from devcluster.errors import DevclusterError
 from devcluster.extras import Request
 from devcluster.gobuild import TESTS, ensure_binaries
@@ -34,23 +37,22 @@ def up(
     request = Request.parse(add or (), remove or (), kuberay)
     choice = choose_here(context, settings)
     backend(choice, settings, reporter).up(request)
-    record_choice(settings, choice)
     reporter.summary()
-    reporter.say(f"export KUBECONFIG={settings.kubeconfig}")
+    reporter.say(exports(settings, os.environ))
 
 
 @app.command()
 def down() -> None:
     """Remove the cluster and everything in it. Compiled programs stay in the cache."""
     settings = load_settings()
-    backend(recorded_choice(settings) or "own", settings, Reporter()).down()
+    backend(recorded_choice(settings) or OWN, settings, Reporter()).down()
 
 
 @app.command()
 def load(images: Annotated[list[str], typer.Argument(help="Names of images that were built here.")]) -> None:
     """Make built images available to pods; only layers that the node lacks travel."""
     settings = load_settings()
-    cluster = backend(recorded_choice(settings) or "own", settings, Reporter())
+    cluster = backend(recorded_choice(settings) or OWN, settings, Reporter())
     for image in images:
         cluster.load(image)
 
@@ -61,7 +63,7 @@ def status(
 ) -> None:
     """Show versions, readiness, memory of each program and disk; exit status 1 if the cluster is not ready."""
     settings = load_settings()
-    report = backend(recorded_choice(settings) or "own", settings, Reporter()).status()
+    report = backend(recorded_choice(settings) or OWN, settings, Reporter()).status()
     if as_json:
         print(report.as_json())
     else:
@@ -82,6 +84,7 @@ def build() -> None:
 
 
 def main() -> None:
+    os.environ.update(completed(os.environ))
     try:
         app()
     except DevclusterError as error:

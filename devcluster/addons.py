@@ -10,6 +10,7 @@ import yaml
 from devcluster.gobuild import KUBERAY_NAMESPACE, Binaries
 from devcluster.nodeconfig import PAUSE_IMAGE
 from devcluster.ocilayout import Layout
+from devcluster.packages import apt
 from devcluster.settings import COREDNS_VERSION, KUBERAY_VERSION, LOCAL_PATH_VERSION, Settings
 from devcluster.shell import run
 
@@ -67,7 +68,7 @@ def ensure_busybox(binaries: Binaries) -> Path:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     scratch.chmod(0o777)  # apt downloads as a user of its own.
-    run(["apt-get", "download", "busybox-static"], cwd=scratch)
+    apt(["download", "busybox-static"], cwd=scratch)
     (package,) = scratch.glob("*.deb")
     run(["dpkg-deb", "--extract", package, scratch / "tree"])
     found = next(path for path in (scratch / "tree/bin/busybox", scratch / "tree/usr/bin/busybox") if path.exists())

@@ -1,20 +1,21 @@
 """Our own cluster: `up` brings it from whatever state it is in to a ready one, `down` leaves nothing."""
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from devcluster import addons, bringup, components, extras, host, kueue, kwok, teardown
+from devcluster.choice import refuse_foreign_state
 from devcluster.controlplane import ensure_control_plane
 from devcluster.errors import CommandError, UnsuitableHostError
 from devcluster.existing import report_from
 from devcluster.extras import Request
-from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries, ensure_binaries
+from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries, ensure_binaries, go_command
 from devcluster.loading import load_image
+from devcluster.locks import exclusive
 from devcluster.modules import KUEUE, KWOK
 from devcluster.nodeconfig import CNI_PLUGINS
+from devcluster.othernode import refuse_other_node
 from devcluster.ownextras import Place, kuberay_manifests, settle
 from devcluster.packages import ensure_packages
 from devcluster.ports import refuse_taken
@@ -44,9 +45,10 @@ class OwnCluster:
         settings, plane = self.settings, components.control_plane_of(self.settings)
         with self._lock():
             teardown.finish_removal(settings)
-            teardown.refuse_foreign_state(settings.state)
-            host.refuse_other_node(settings)
+            refuse_foreign_state(settings.state)
+            refuse_other_node(settings)
             refuse_taken(settings.ports.purposes(), self._is_ours)
+            go_command()  # before packages change the machine
             ensure_packages(self.reporter, CNI_PLUGINS)
             host.refuse_overlap(settings.network)
             binaries = self.binaries()
@@ -76,7 +78,7 @@ class OwnCluster:
         host.require_root("devcluster load")
         with self._lock():
             if self.supervisor.record("containerd") is None:
-                raise UnsuitableHostError("The cluster does not run. Start it with `python -m devcluster up`.")
+                raise UnsuitableHostError("The cluster does not run. Start it with `make up`.")
             binaries = self.binaries()
             with self.reporter.stage(f"Load {image}"):
                 load_image(image, self.settings, binaries.path("cri"))
@@ -86,7 +88,7 @@ class OwnCluster:
         host.require_root("devcluster down")
         with self._lock():
             teardown.finish_removal(self.settings)
-            teardown.refuse_foreign_state(self.settings.state)
+            refuse_foreign_state(self.settings.state)
             if not self.settings.state.exists():
                 self.reporter.say(f"Nothing to remove: {self.settings.state} does not exist.")
                 return
@@ -144,17 +146,12 @@ class OwnCluster:
         except OSError:
             return False
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One command at a time works on a cluster; the kernel frees the lock of a killed one."""
-        self.settings.cache.mkdir(parents=True, exist_ok=True)
-        with (self.settings.cache / "devcluster.lock").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self.reporter.say("Waiting for another devcluster command to end …")
-                fcntl.flock(stream, fcntl.LOCK_EX)
-            yield
+    def _lock(self) -> AbstractContextManager[None]:
+        """One command at a time works on a cluster."""
+        return exclusive(
+            self.settings.cache / "devcluster.lock",
+            lambda: self.reporter.say("Waiting for another devcluster command to end …"),
+        )
 
 
 def disk_use(folder: Path) -> int:

@@ -1,24 +1,18 @@
 """A cluster that the user named: used as it is, with KubeRay added if it is missing."""
 
 import json
-import shutil
+from collections.abc import Sequence
 
+from devcluster.choice import CONTEXT, claim_state, release_state
 from devcluster.errors import CommandError, UnsuitableHostError
 from devcluster.extras import Request, refuse
-from devcluster.gobuild import KUBERAY_NAMESPACE, render_kuberay
+from devcluster.gobuild import KUBERAY_NAMESPACE, MANAGED_BY, MANAGER, render_kuberay
 from devcluster.processes import write_atomically
+from devcluster.programs import ensure_clients, find_program
 from devcluster.progress import Reporter
 from devcluster.settings import KUBERAY_VERSION, Settings
 from devcluster.shell import run, succeeds
 from devcluster.status import Report
-
-
-def find_kubectl(settings: Settings) -> str:
-    """Kubectl on PATH, else the one that an earlier build left in the cache."""
-    found = shutil.which("kubectl") or shutil.which("kubectl", path=str(settings.cache / "bin"))
-    if found is None:
-        raise UnsuitableHostError("kubectl is not installed; it is needed to use a cluster that exists already.")
-    return found
 
 
 class ExistingCluster:
@@ -26,25 +20,34 @@ class ExistingCluster:
         self.context = context
         self.settings = settings
         self.reporter = reporter
-        self.kubectl = find_kubectl(settings)
+
+    @property
+    def kubectl(self) -> str:
+        return find_program("kubectl", self.settings) or "kubectl"
 
     def up(self, request: Request) -> None:
         """Writes a kubeconfig for this context alone, so that what follows cannot act on another cluster."""
         refuse(request, f"context {self.context}")
+        ensure_clients(self.settings, self.reporter)
         try:
             view = run([self.kubectl, "config", "view", "--minify", "--flatten", f"--context={self.context}"])
         except CommandError as error:
             raise UnsuitableHostError(f"There is no context {self.context!r} in your kubeconfig.") from error
-        self.settings.state.mkdir(parents=True, exist_ok=True)
+        claim_state(self.settings, f"{CONTEXT}{self.context}")
         write_atomically(self.settings.kubeconfig, view, 0o600)
-        self._ask("get", "--raw", "/readyz")
+        try:
+            run([self.kubectl, f"--kubeconfig={self.settings.kubeconfig}", "get", "--raw", "/readyz"])
+        except CommandError as error:
+            raise UnsuitableHostError(
+                f"The cluster of context {self.context!r} does not answer ({error}). Run again once it does, or forget"
+                " it with `make down`."
+            ) from error
         ensure_kuberay(self.kubectl, self.settings, self.reporter)
 
     def down(self) -> None:
         """The cluster is the user's: only our record of it goes."""
         self.reporter.say(f"Cluster of context {self.context} is left as it is, KubeRay included.")
-        for name in ("kubeconfig", "backend"):
-            (self.settings.state / name).unlink(missing_ok=True)
+        release_state(self.settings)
 
     def load(self, image: str) -> None:
         raise UnsuitableHostError(
@@ -54,20 +57,26 @@ class ExistingCluster:
     def status(self) -> Report:
         return report_from(self.kubectl, self.settings, f"context {self.context}")
 
-    def _ask(self, *arguments: str) -> str:
-        return run([self.kubectl, f"--kubeconfig={self.settings.kubeconfig}", *arguments])
-
 
 def ensure_kuberay(kubectl: str, settings: Settings, reporter: Reporter) -> None:
-    """Installs KubeRay from its Go module's manifests, after saying so, where the cluster knows no RayCluster."""
+    """Installs KubeRay from its Go module's manifests, after saying so, where the cluster knows no RayCluster.
+
+    An installation of ours is applied again and waited for, because an earlier `up` may have been killed in it.
+    """
     client = [kubectl, f"--kubeconfig={settings.kubeconfig}"]
-    if succeeds([*client, "get", "crd", "rayclusters.ray.io"]):
+    if succeeds([*client, "get", "crd", "rayclusters.ray.io"]) and not _is_ours(client):
         return
     manifests = settings.state / "kuberay.yaml"
     with reporter.stage(f"Install KubeRay {KUBERAY_VERSION} into namespace {KUBERAY_NAMESPACE}"):
         render_kuberay(manifests, kubectl)
         run([*client, "apply", "--server-side", "-f", manifests])
         run([*client, "rollout", "status", "deployment/kuberay-operator", "-n", KUBERAY_NAMESPACE, "--timeout=300s"])
+
+
+def _is_ours(client: Sequence[str]) -> bool:
+    """By the label of its namespace; none is found where KubeRay lives in another."""
+    ours = ("get", "namespaces", f"--field-selector=metadata.name={KUBERAY_NAMESPACE}", "-o", "name")
+    return bool(run([*client, *ours, f"--selector={MANAGED_BY}={MANAGER}"]).strip())
 
 
 def report_from(kubectl: str, settings: Settings, backend: str) -> Report:

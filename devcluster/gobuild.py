@@ -26,6 +26,14 @@ KUBERAY_MODULE = "github.com/ray-project/kuberay/ray-operator"
 
 KUBERAY_NAMESPACE = "kuberay-system"
 
+MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "harborrl-devcluster"
+"""Label of KubeRay's namespace where we made it: what tells our installation from the user's."""
+
+OLDEST_GO = (1, 26)
+"""As go/go.mod demands; Debian 12's is 1.19, which does not understand the demand."""
+
+INSTALL_GO = f"Install Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer and put `go` on PATH."
+
 KEPT_BUILDS = 3
 """Folders of programs that stay in the cache, most recently used first; each takes 0.5 GiB."""
 
@@ -51,8 +59,10 @@ def kube_ldflags(version: str) -> str:
     return " ".join(f"-X {name}={value}" for name, value in values.items())
 
 
+KUBE = Target("kube", "./kube", kube_ldflags(KUBERNETES_VERSION))
+
 CONTROL_PLANE = (
-    Target("kube", "./kube", kube_ldflags(KUBERNETES_VERSION)),
+    KUBE,
     Target("etcd", "go.etcd.io/etcd/server/v3"),
     Target("pki", "./pki"),
 )
@@ -102,10 +112,22 @@ def build_environment(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def go_command() -> str:
+    """Path of a go command that can build our modules. Raises UnsuitableHostError where there is none."""
     found = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
     if found is None:
-        raise UnsuitableHostError("No Go tool chain found. Install Go 1.26 or newer and put `go` on PATH.")
+        raise UnsuitableHostError(f"No Go tool chain found. {INSTALL_GO}")
+    try:
+        refuse_old_go(run([found, "version"], cwd=SOURCES), found)
+    except CommandError as error:  # One that knows its age, and may not fetch a newer one (GOTOOLCHAIN=local).
+        raise UnsuitableHostError(f"{found} cannot be used: {error}. {INSTALL_GO}") from error
     return found
+
+
+def refuse_old_go(version: str, program: str) -> None:
+    """`version` is what `go version` prints inside our module: since 1.21 that of the tool chain which it fetches."""
+    match = re.search(r"\bgo(\d+)\.(\d+)", version)
+    if match and (int(match[1]), int(match[2])) < OLDEST_GO:
+        raise UnsuitableHostError(f"{program} is Go {match[1]}.{match[2]}, too old. {INSTALL_GO}")
 
 
 @dataclass(frozen=True)
@@ -231,5 +253,6 @@ def render_kuberay(target: Path, kubectl: str, sources: Path = SOURCES) -> None:
     overlay.mkdir(parents=True, exist_ok=True)
     base = os.path.relpath(module_folder(KUBERAY_MODULE, sources) / "config" / "default", overlay)
     write_atomically(overlay / "kustomization.yaml", f"namespace: {KUBERAY_NAMESPACE}\nresources: ['{base}']\n")
-    namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {KUBERAY_NAMESPACE}}}\n"
+    labels = f"{{{MANAGED_BY}: {MANAGER}}}"
+    namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {KUBERAY_NAMESPACE}, labels: {labels}}}\n"
     write_atomically(target, f"{namespace}---\n{run([kubectl, 'kustomize', overlay])}")

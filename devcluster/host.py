@@ -12,7 +12,7 @@ from devcluster.errors import CommandError, NotRootError, UnsuitableHostError
 from devcluster.nodeconfig import masquerade_rules
 from devcluster.processes import write_atomically
 from devcluster.settings import BRIDGE, CGROUP, CNI_NETWORK, NFT_TABLE, Network, Settings
-from devcluster.shell import run, succeeds
+from devcluster.shell import run
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
@@ -74,14 +74,6 @@ def refuse_overlap(network: Network) -> None:
         )
 
 
-def refuse_other_node(settings: Settings) -> None:
-    """kube-proxy's table name is fixed, so two nodes on one machine would undo each other's Services."""
-    if not (settings.state / "host.json").exists() and succeeds(["nft", "list", "table", "ip", "kube-proxy"]):
-        raise UnsuitableHostError(
-            "Another Kubernetes node runs here (nftables table kube-proxy). Use it with `up --context NAME`."
-        )
-
-
 def record_sysctls(settings: Settings) -> None:
     """Notes the values to restore, once: a second `up` must not note our own values as the machine's."""
     record = settings.state / "host.json"
@@ -137,16 +129,26 @@ def cgroup_hierarchies(root: Path = CGROUP_ROOT) -> list[Path]:
     return [path for path in sorted(root.iterdir()) if (path / "cgroup.procs").exists() and not path.is_symlink()]
 
 
-def make_cgroups() -> None:
-    """The kubelet wants its root cgroup to exist in every hierarchy."""
-    for hierarchy in cgroup_hierarchies():
+def make_cgroups(root: Path = CGROUP_ROOT) -> None:
+    """The kubelet wants its root cgroup to exist in every hierarchy. UnsuitableHostError where that fails."""
+    try:
+        _make_cgroups(root)
+    except OSError as error:
+        raise UnsuitableHostError(
+            f"The kernel refuses a cgroup for pods ({error}). In a container or a nested cgroup, give it a hierarchy of"
+            " its own that is writable, or run on the machine itself."
+        ) from error
+
+
+def _make_cgroups(root: Path) -> None:
+    for hierarchy in cgroup_hierarchies(root):
         group = hierarchy / CGROUP
         group.mkdir(exist_ok=True)
         if hierarchy.name == "cpuset":
             for name in ("cpuset.cpus", "cpuset.mems"):
                 if not (group / name).read_text().strip():
                     (group / name).write_text((hierarchy / name).read_text())
-        if (hierarchy / "cgroup.subtree_control").exists() and hierarchy == CGROUP_ROOT:
+        if (hierarchy / "cgroup.subtree_control").exists() and hierarchy == root:
             enabled = " ".join(f"+{name}" for name in (hierarchy / "cgroup.controllers").read_text().split())
             (hierarchy / "cgroup.subtree_control").write_text(enabled)
 

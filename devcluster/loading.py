@@ -38,7 +38,7 @@ def export(image: str, layout: Layout) -> None:
     buildah's own push compresses on the way to a layout and so can never skip a layer; skopeo reads the same storage.
     """
     if shutil.which("skopeo") is None:
-        raise UnsuitableHostError("skopeo is not installed; `python -m devcluster up` installs it.")
+        raise UnsuitableHostError("skopeo is not installed; `make up` installs it.")
     layout.root.mkdir(parents=True, exist_ok=True)
     source, target = f"containers-storage:{image}", f"oci:{layout.root}:{image}"
     copy = ["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target]

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from devcluster.errors import CommandError, PackageInstallError, UnsuitableHostError
@@ -25,6 +25,9 @@ PROGRAMS = {
 """Program to package. socat and conntrack serve port-forward and kube-proxy; debootstrap makes base images."""
 
 
+LOCK_SECONDS = 300
+
+
 def missing_packages(plugins_present: bool, which: Iterable[str]) -> list[str]:
     """Packages to install, given the programs that are there and whether the CNI plugins are."""
     present = set(which)
@@ -39,14 +42,22 @@ def ensure_packages(reporter: Reporter, plugins: str) -> None:
         return
     if shutil.which("apt-get") is None:
         raise UnsuitableHostError(f"Missing: {', '.join(packages)}; and this is not Debian, so install them by hand.")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     with reporter.stage(f"Install {' '.join(packages)}"):
+        apt(["install", "--yes", "--no-install-recommends", *packages])
+
+
+def apt(arguments: Sequence[str], *, cwd: Path | None = None, program: str = "apt-get") -> None:
+    """Runs apt-get, once more after `update` if it fails: package lists may be older than the mirror, or absent.
+
+    Waits for another package manager, as unattended upgrades start one after boot. Raises PackageInstallError.
+    """
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    command = [program, "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"]
+    try:
+        run([*command, *arguments], env=environment, cwd=cwd)
+    except CommandError:
         try:
-            run(install, env=environment)
-        except CommandError:
-            try:  # Package lists may be older than the mirror.
-                run(["apt-get", "update"], env=environment)
-                run(install, env=environment)
-            except CommandError as error:
-                raise PackageInstallError(f"apt could not install {' '.join(packages)}: {error}") from error
+            run([*command, "update"], env=environment)
+            run([*command, *arguments], env=environment, cwd=cwd)
+        except CommandError as error:
+            raise PackageInstallError(f"apt-get {' '.join(arguments)} failed: {error}") from error

@@ -25,10 +25,6 @@ STOP_ORDER = (
 """The kubelet ends before the pods do, or it would start them again."""
 
 
-STATE_MARKS = ("host.json", "backend")
-"""Written before anything else into a state folder."""
-
-
 def stop_programs(settings: Settings, supervisor: Supervisor, cri: Path) -> None:
     for name in STOP_ORDER:
         if name == "containerd" and supervisor.record(name) is not None:
@@ -63,12 +59,6 @@ def finish_removal(settings: Settings) -> None:
     """Completes a deletion that was cut short."""
     if doomed_state(settings).exists():
         shutil.rmtree(doomed_state(settings))
-
-
-def refuse_foreign_state(state: Path) -> None:
-    """`down` deletes the state folder, so it has to be one that `up` made."""
-    if state.exists() and any(state.iterdir()) and not any((state / name).exists() for name in STATE_MARKS):
-        raise UnsuitableHostError(f"{state} is not empty and was not made by devcluster. Set HARBORRL_STATE elsewhere.")
 
 
 def _remove_cgroups(seconds: float = 10.0) -> None:

@@ -1,15 +1,15 @@
 """Command line: `python -m images build [TARGET...]`, `python -m images fingerprint TARGET`."""
 
 import argparse
-import contextlib
-import fcntl
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from devcluster.choice import recorded_choice
+from devcluster.environment import completed
+from devcluster.locks import exclusive
 from devcluster.settings import load_settings
 
 from images import base, engines, host, targets
@@ -23,10 +23,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main() -> int:
     arguments = _parser().parse_args()
-    cache = load_settings().cache
+    os.environ.update(completed(os.environ))
+    settings = load_settings()
+    cache = settings.cache
     started = time.monotonic()
     try:
-        engine = engines.detect(os.geteuid())
+        engine = engines.detect(os.geteuid(), recorded_choice(settings))
         origin = Base(arguments.base or (base.REGISTRY_IMAGE if isinstance(engine, Docker) else base.DEBOOTSTRAP))
         wanted = [BY_NAME[name] for name in arguments.target] or list(TARGETS)
         os.chdir(ROOT)
@@ -35,7 +37,7 @@ def main() -> int:
             return 0
         chosen = dict.fromkeys((BASE, *wanted))
         if arguments.force or any(_stale(target, origin, engine) for target in chosen):
-            with _lock(cache / "images.lock"):
+            with exclusive(cache / "images.lock"):
                 for target in chosen:
                     _build(target, origin, engine, cache, force=arguments.force)
     except BuildError as error:
@@ -84,15 +86,6 @@ def _secrets(folder: Path) -> dict[str, Path]:
     settings.chmod(0o600)
     bundle = host.ca_bundle(os.environ)
     return {"registries": settings, **({"ca": bundle} if bundle else {})}
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """One build at a time on this machine; a second one waits and then finds its work done."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,15 +2,19 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from devcluster.choice import KIND, OWN
 from devcluster.loading import buildah_environment
 
 from images import process
 from images.process import BuildError
+
+Capture = Callable[[Sequence[str]], str | None]
+"""Standard output of a program, None when it is missing or fails."""
 
 INPUTS_LABEL = "harborrl.dev/inputs"
 """Label that carries an image's fingerprint: what is already built is found by asking the engine."""
@@ -124,14 +128,18 @@ def _from(reference: str, log: Path) -> list[str]:
     return [str(folder)]
 
 
-def detect(euid: int) -> Engine:
-    """Docker when its daemon answers, else buildah with overlay storage where the kernel and file system allow it."""
-    if process.capture(["docker", "info", "--format", "{{.ServerVersion}}"]):
+def detect(euid: int, cluster: str | None, capture: Capture = process.capture) -> Engine:
+    """The engine whose images the cluster can load: `cluster` is what devcluster's state folder is in use for.
+
+    Our own node reads buildah's storage and kind reads Docker's; elsewhere it is Docker when its daemon answers.
+    """
+    if cluster != OWN and capture(["docker", "info", "--format", "{{.ServerVersion}}"]):
         return Docker()
-    if process.capture(["buildah", "--version"]) is None:
-        raise BuildError(
-            "no Docker engine answers and buildah is not installed: start Docker, or `apt-get install buildah`"
-        )
+    if cluster == KIND:
+        raise BuildError("the kind cluster loads Docker's images and no Docker engine answers: start Docker")
+    without = "our own cluster loads buildah's images" if cluster == OWN else "no Docker engine answers"
+    if capture(["buildah", "--version"]) is None:
+        raise BuildError(f"{without} and buildah is not installed: `apt-get install buildah`")
     if euid != 0:
-        raise BuildError("no Docker engine answers and buildah needs root here: start Docker, or run again as root")
+        raise BuildError(f"{without} and buildah needs root here: run again as root")
     return Buildah(buildah_environment()["STORAGE_DRIVER"])

@@ -1,18 +1,8 @@
-"""`python -m harborrl_operator`: the operator for all namespaces, until SIGTERM."""
+"""`python -m harborrl_operator`: one operator process, until SIGTERM."""
 
-import logging
+import sys
 
-import kopf
-
-from harborrl_operator import handlers
-
-__all__ = ["handlers"]
-
-
-def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    kopf.run(clusterwide=True, standalone=True)
-
+from harborrl_operator.process import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from harborrl_operator.models.framework import FrameworkConfig
 from harborrl_operator.models.trainer import TrainerSpec
 
 RESERVED = frozenset(
@@ -49,6 +50,61 @@ COUNTS = (
 )
 """Arguments on which admission depends; all are read at once, so that nothing unreadable is met later in a pass."""
 
+KNOWN = frozenset(
+    {
+        *COUNTS,
+        *FrameworkConfig.model_fields,
+        "agent_server_url",
+        "async_unused_samples_handler",
+        "context_parallel_size",
+        "custom_agent_function_path",
+        "custom_generate_function_path",
+        "custom_rm_path",
+        "decoder_first_pipeline_num_layers",
+        "decoder_last_pipeline_num_layers",
+        "dynamic_sampling_filter_path",
+        "entropy_coef",
+        "eps_clip_high",
+        "eval_prompt_data",
+        "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "fully_async",
+        "kl_loss_coef",
+        "kl_loss_type",
+        "lora_alpha",
+        "lora_rank",
+        "max_seq_len",
+        "max_tokens_per_gpu",
+        "max_weight_staleness",
+        "n_samples_per_eval_prompt",
+        "num_gpus_per_node",
+        "num_steps_per_rollout",
+        "over_sampling_filter_path",
+        "partial_rollout",
+        "pause_generation_mode",
+        "pipeline_model_parallel_size",
+        "prompt_data",
+        "recompute_logprobs_via_prefill",
+        "ref_load",
+        "rollout_function_path",
+        "rollout_max_prompt_len",
+        "rollout_num_gpus_per_engine",
+        "rollout_stop",
+        "rollout_top_k",
+        "rollout_top_p",
+        "target_modules",
+        "tensor_model_parallel_size",
+        "update_weight_transfer_mode",
+        "use_dynamic_batch_size",
+        "use_kl_loss",
+        "use_rollout_logprobs",
+        "use_rollout_routing_replay",
+        "use_tis",
+        *(flag.removeprefix("--").replace("-", "_") for flag in RESERVED),
+    }
+)
+"""Names against which an abbreviation is completed: those that admission judges, and their near neighbours."""
+
 
 @dataclass(frozen=True)
 class RawArguments:
@@ -72,12 +128,12 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
         except ValueError as error:
             raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
         for flag, value in _pairs(words):
-            values[_snake(flag)] = value
+            values[_full_name(flag)] = value
             if _is_reserved(flag):
                 reserved.append(f"trainer.{field}: {flag}")
     for key, value in _mapping(trainer.custom_config_yaml).items():
         values[_snake(str(key))] = value
-        if _is_reserved(str(key)):
+        if f"--{_snake(str(key)).replace('_', '-')}" in RESERVED:
             reserved.append(f"trainer.customConfigYaml: {key}")
     counts = {name: _count(name, values[name]) for name in COUNTS if values.get(name) is not None}
     return RawArguments(values=values, counts=counts, reserved=tuple(reserved))
@@ -102,6 +158,13 @@ def _snake(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
+def _full_name(flag: str) -> str:
+    """As argparse completes a beginning: to the one name that begins so; what fits several it refuses itself."""
+    name = _snake(flag)
+    begun = [known for known in KNOWN if known.startswith(name)]
+    return begun[0] if name not in KNOWN and name and len(begun) == 1 else name
+
+
 def _pairs(words: list[str]) -> Iterator[tuple[str, str | None]]:
     for index, word in enumerate(words):
         if not word.startswith("--"):
@@ -114,13 +177,24 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, str | None]]:
             yield flag, None if following.startswith("--") else following
 
 
+_QUOTED = re.compile(r"(['\"]).*\1")
+
+
+def _without_text(error: yaml.MarkedYAMLError) -> str:
+    """Line and problem, never the text that PyYAML quotes: a secret that stands there by mistake would reach status."""
+    line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+    return line + _QUOTED.sub("…", " ".join((error.problem or "cannot be parsed").split()))
+
+
 def _mapping(text: str) -> Mapping[str, Any]:
     try:
         loaded = yaml.safe_load(text) if text.strip() else {}
     except RecursionError:
         raise InvalidArgumentsError("trainer.customConfigYaml is nested too deeply") from None
+    except yaml.MarkedYAMLError as error:
+        raise InvalidArgumentsError(f"trainer.customConfigYaml: {_without_text(error)}") from None
     except Exception as error:  # noqa: BLE001 - PyYAML's constructors raise anything: KeyError for `!!bool x`, say
-        said = " ".join(str(error).split()) or type(error).__name__
+        said = _QUOTED.sub("…", " ".join(str(error).split())) or type(error).__name__
         raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}") from None
     if loaded is None:
         return {}

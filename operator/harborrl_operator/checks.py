@@ -6,11 +6,16 @@ from collections.abc import Callable, Sequence
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
 from harborrl_operator.engine_checks import engine_is_available, native_reads_every_field
+from harborrl_operator.engine_rules import engine_accepts_arguments
+from harborrl_operator.models.trainer import SECRET_NAME
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
-from harborrl_operator.server_checks import agent_is_known, dashboard_is_off
+from harborrl_operator.server_checks import agent_is_known, dashboard_is_off, image_template_is_known
 
 LAST_PORT = 65535
+
+READ_ONLY_ROLES = ("models", "tasks")
+"""Volume roles that no pod of the job writes to."""
 
 Check = Callable[[ResolvedJob, Observed], Verdict | None]
 
@@ -40,12 +45,14 @@ def budgets_fit_ceiling(job: ResolvedJob, _: Observed) -> Verdict | None:
 
 def concurrency_covers_in_flight(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I2, with raw flags and YAML taken into account."""
-    if job.spec.agent_server.url or job.max_concurrent >= job.in_flight or _preset_decides(job):
+    needed, slots = job.demand.in_flight, job.max_concurrent
+    if job.spec.agent_server.url or slots >= needed or _preset_decides(job):
         return None
+    fewer = f" --async-max-concurrent-samples {slots} in trainer.extraArgs" if job.spec.trainer.mode == "async" else ""
     return Verdict(
         Reason.CONCURRENCY_BELOW_IN_FLIGHT,
-        f"The trainer keeps {job.in_flight} trials in flight but agentServer.maxConcurrent is {job.max_concurrent}."
-        f" Set it to at least {job.in_flight}, or leave it out.",
+        f"The trainer keeps {needed} trials in flight ({job.demand.formula}) but agentServer.maxConcurrent is {slots}."
+        f" Set it to at least {needed}, or leave it out{', or set' + fewer if fewer else ''}.",
     )
 
 
@@ -120,9 +127,7 @@ def no_secret_in_plain_text(job: ResolvedJob, _: Observed) -> Verdict | None:
     return None
 
 
-_SECRET_NAME = re.compile(
-    r"(^|_)(API_?KEY|ACCESS_KEY|PRIVATE_KEY|WANDB_KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
-)
+_SECRET_NAME = re.compile(SECRET_NAME)
 _SECRET_ARGUMENT = re.compile(
     r"(api[_-]?key|access_key|private_key|wandb_key|(hf|auth|access|api|bearer)_token|secret|password|passwd)$",
     re.IGNORECASE,
@@ -147,8 +152,7 @@ def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
 
 
 def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
-    prompts = job.raw.counts.get("rollout_batch_size") or job.config["rolloutBatchSize"]
-    samples = job.raw.counts.get("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
+    prompts, samples = job.demand.prompts, job.demand.samples
     batch = job.raw.counts.get("global_batch_size") or job.config["globalBatchSize"]
     # A preset may set what the user left out, and only the trainer knows it.
     if job.spec.trainer.preset or prompts * samples % batch == 0:
@@ -192,12 +196,14 @@ def ports_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
 def start_is_whole(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I11: without gang scheduling some pods hold their GPUs while others wait."""
     spec = job.spec
-    if spec.trainer.nodes == 1 or spec.queue_name or spec.trainer.allow_partial_start:
+    in_one_step = spec.queue_name or job.settings.gang_scheduler
+    if spec.trainer.nodes == 1 or in_one_step or spec.trainer.allow_partial_start:
         return None
     return Verdict(
         Reason.PARTIAL_START_NOT_ALLOWED,
-        f"trainer.nodes is {spec.trainer.nodes} and nothing makes the pods start together. Set queueName, or"
-        " trainer.allowPartialStart: true if some may wait while others hold their resources.",
+        f"trainer.nodes is {spec.trainer.nodes} and nothing makes the pods start together. Set queueName (or have the"
+        " chart's defaults.gangScheduler name KubeRay's batch scheduler), or trainer.allowPartialStart: true if some"
+        " may wait while others hold their resources.",
     )
 
 
@@ -278,16 +284,37 @@ def resume_source_exists(job: ResolvedJob, _: Observed) -> Verdict | None:
 
 def claims_reach_all_pods(job: ResolvedJob, observed: Observed) -> Verdict | None:
     """I11: pods that share a node-bound claim are kept on one node, which several GPU nodes cannot be."""
+    alone = _claims_with(observed, lambda modes: modes == ["ReadWriteOncePod"])
+    if alone:
+        return Verdict(
+            Reason.CLAIM_NOT_SHARED,
+            f"Claim {alone} has access mode ReadWriteOncePod, but the agent server, the preflight and the trainer mount"
+            " it at once. Use a claim with ReadWriteMany, or ReadWriteOnce on one node.",
+        )
     if job.spec.trainer.nodes == 1 or job.gpus_per_node == 0:
         return None
-    bound = sorted(claim for claim, found in observed.claims.items() if found is not None and is_node_bound(found))
+    written = {volume.pvc for role, volume in job.volumes.items() if role not in READ_ONLY_ROLES}
+    bound = sorted(
+        claim
+        for claim, found in observed.claims.items()
+        if found is not None and is_node_bound(found) and (claim in written or not _is_read_by_many(found))
+    )
     if not bound:
         return None
     return Verdict(
         Reason.CLAIM_NOT_SHARED,
         f"{job.spec.trainer.nodes} trainer nodes share claim {', '.join(bound)}, which one node alone can mount."
-        " Use claims with access mode ReadWriteMany.",
+        " Use claims with access mode ReadWriteMany (ReadOnlyMany will do for models and tasks).",
     )
+
+
+def _claims_with(observed: Observed, holds: Callable[[list[str]], bool]) -> str:
+    found = ((name, claim) for name, claim in observed.claims.items() if claim is not None)
+    return ", ".join(sorted(name for name, claim in found if holds(claim["spec"].get("accessModes", []))))
+
+
+def _is_read_by_many(claim: Object) -> bool:
+    return "ReadOnlyMany" in claim["spec"].get("accessModes", [])
 
 
 def is_node_bound(claim: Object) -> bool:
@@ -304,11 +331,13 @@ CHECKS: Sequence[Check] = (
     sandbox_outlives_trial,
     engine_fits_hardware,
     batch_divides,
+    engine_accepts_arguments,
     ports_are_free,
     start_is_whole,
     backend_is_supported,
     agent_is_known,
     dashboard_is_off,
+    image_template_is_known,
     sandbox_namespace_is_open,
     names_are_free,
     resume_source_exists,
@@ -320,20 +349,3 @@ CHECKS: Sequence[Check] = (
 
 def first_objection(job: ResolvedJob, observed: Observed) -> Verdict | None:
     return next((verdict for check in CHECKS if (verdict := check(job, observed))), None)
-
-
-def burst_notice(job: ResolvedJob) -> Verdict | None:
-    """I2's second half: bursts above the slots wait with no clock running; said, never refused."""
-    samples = job.raw.counts.get("n_samples_per_prompt") or job.config["nSamplesPerPrompt"]
-    prompts = job.raw.counts.get("rollout_batch_size") or job.config["rolloutBatchSize"]
-    over = job.raw.counts.get("over_sampling_batch_size")
-    if job.spec.trainer.mode == "async" or over is None:
-        return None
-    burst = (prompts - 1 + over) * samples
-    if burst <= job.max_concurrent:
-        return None
-    return Verdict(
-        Reason.BURST_EXCEEDS_CAPACITY,
-        f"A refill with over-sampling {over} sends up to {burst} trials at once and maxConcurrent is"
-        f" {job.max_concurrent}; what exceeds it waits. Set maxConcurrent to {burst} to avoid the wait.",
-    )

@@ -1,18 +1,16 @@
-"""The only module that talks to the API server: get, list, server-side apply, delete, events."""
+"""The only module that says what to ask of the API server: get, list, create, server-side apply, replace, delete."""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import aiohttp
 from kubernetes.aio import client, config
 
 from harborrl_operator.constants import API_VERSION, FIELD_MANAGER, KIND, PLURAL
-from harborrl_operator.errors import ClusterError
-
-REQUEST_TIMEOUT_SECONDS = 30.0
+from harborrl_operator.errors import ClusterError, UnansweredError
+from harborrl_operator.transport import Answer, Request, Send, over_http
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,15 @@ _RESOURCES = {
     "Deployment": _Resource("apps/v1", "deployments"),
     "Event": _Resource("v1", "events"),
     KIND: _Resource(API_VERSION, PLURAL),
+    "Lease": _Resource("coordination.k8s.io/v1", "leases"),
+    "LimitRange": _Resource("v1", "limitranges"),
     "Namespace": _Resource("v1", "namespaces", namespaced=False),
+    "Node": _Resource("v1", "nodes", namespaced=False),
     "PersistentVolumeClaim": _Resource("v1", "persistentvolumeclaims"),
     "Pod": _Resource("v1", "pods"),
     "RayCluster": _Resource("ray.io/v1", "rayclusters"),
+    "Role": _Resource("rbac.authorization.k8s.io/v1", "roles"),
+    "ResourceQuota": _Resource("v1", "resourcequotas"),
     "RoleBinding": _Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Service": _Resource("v1", "services"),
     "ServiceAccount": _Resource("v1", "serviceaccounts"),
@@ -43,8 +46,9 @@ _RESOURCES = {
 class Cluster:
     """A thin client: plain objects in, plain objects out, ClusterError when the API server says no."""
 
-    def __init__(self, api: client.ApiClient) -> None:
+    def __init__(self, api: client.ApiClient, send: Send | None = None) -> None:
         self._api = api
+        self._send = send or over_http(api)
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, *, impersonate: str | None = None) -> Self:
@@ -59,13 +63,17 @@ class Cluster:
             api.set_default_header("Impersonate-User", impersonate)
         return cls(api)
 
+    def through(self, wrap: Callable[[Send], Send]) -> Self:
+        """The same connection, each request of which passes `wrap`."""
+        return type(self)(self._api, wrap(self._send))
+
     async def close(self) -> None:
         await self._api.close()
 
     async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         """None when there is no such object."""
         try:
-            return await self._call("GET", _path(kind, namespace, name), f"get {kind} {name}")
+            return await self._ask(Request("get", kind, _path(kind, namespace, name)), f"get {kind} {name}")
         except ClusterError as error:
             if error.is_absent:
                 return None
@@ -75,28 +83,55 @@ class Cluster:
         self, kind: str, namespace: str | None, selector: str = "", fields: str = ""
     ) -> list[dict[str, Any]]:
         """All objects of a kind in a namespace, or in all namespaces."""
-        query = [("labelSelector", selector), ("fieldSelector", fields)]
-        found = await self._call("GET", _path(kind, namespace), f"list {kind}", query=[q for q in query if q[1]])
+        query = tuple(q for q in (("labelSelector", selector), ("fieldSelector", fields)) if q[1])
+        found = await self._ask(Request("list", kind, _path(kind, namespace), query), f"list {kind}")
         return list(found["items"])
 
+    async def serves(self, kind: str) -> bool:
+        """Whether the API server knows this kind; asked of its discovery, which everybody may read."""
+        resource = _RESOURCES[kind]
+        path = f"/apis/{resource.api_version}"
+        answer = await self._answer(Request("get", "APIResourceList", path), f"discover {kind}")
+        listed = json.loads(answer.text).get("resources", ()) if answer.status == 200 else ()
+        return any(served["name"] == resource.plural for served in listed)
+
     async def apply(self, thing: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
-        """Server-side apply with our field manager; a field that we no longer send is removed."""
-        return await self._apply(thing, subresource)
+        """Server-side apply with our field manager; a field that we no longer send is removed.
 
-    async def apply_strictly(self, thing: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, and a field that the API server does not know is refused, where it would be dropped otherwise."""
-        return await self._apply(thing, "", ("fieldValidation", "Strict"))
-
-    async def _apply(self, thing: Mapping[str, Any], subresource: str, *more: tuple[str, str]) -> dict[str, Any]:
+        With a `resourceVersion` in its metadata it conflicts when somebody wrote since.
+        """
         meta = thing["metadata"]
         path = _path(thing["kind"], meta.get("namespace"), meta["name"]) + (f"/{subresource}" if subresource else "")
-        return await self._call(
-            "PATCH",
+        request = Request(
+            "patch",
+            thing["kind"],
             path,
-            f"apply {thing['kind']} {meta['name']}",
-            body=thing,
-            query=[("fieldManager", FIELD_MANAGER), ("force", "true"), *more],
-            content_type="application/apply-patch+yaml",
+            (("fieldManager", FIELD_MANAGER), ("force", "true")),
+            thing,
+            "application/apply-patch+yaml",
+        )
+        return await self._ask(request, f"apply {thing['kind']} {meta['name']}")
+
+    async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        """A conflict when there is one of that name; a field that the API server does not know is refused."""
+        return await self._create(thing, (("fieldValidation", "Strict"),))
+
+    async def check(self, thing: Mapping[str, Any]) -> None:
+        """As `create`, with all that the API server checks and nothing stored."""
+        await self._create(thing, (("dryRun", "All"),))
+
+    async def _create(self, thing: Mapping[str, Any], options: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+        path = _path(thing["kind"], thing["metadata"].get("namespace"))
+        request = Request("create", thing["kind"], path, (("fieldManager", FIELD_MANAGER), *options), thing)
+        return await self._ask(request, f"create {thing['kind']} {thing['metadata'].get('name', '')}".rstrip())
+
+    async def replace(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        """A conflict when somebody wrote since the `resourceVersion` in its metadata."""
+        meta = thing["metadata"]
+        path = _path(thing["kind"], meta["namespace"], meta["name"])
+        return await self._ask(
+            Request("update", thing["kind"], path, (("fieldManager", FIELD_MANAGER),), thing),
+            f"replace {thing['kind']} {meta['name']}",
         )
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
@@ -108,43 +143,22 @@ class Cluster:
             "propagationPolicy": "Background",
         }
         try:
-            await self._call("DELETE", _path(kind, namespace, name), f"delete {kind} {name}", body=body)
+            await self._ask(Request("delete", kind, _path(kind, namespace, name), (), body), f"delete {kind} {name}")
         except ClusterError as error:
             if not (error.is_absent or error.is_conflict):
                 raise
 
-    async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
-        path = _path(thing["kind"], thing["metadata"].get("namespace"))
-        return await self._call("POST", path, f"create {thing['kind']}", body=thing)
+    async def _ask(self, request: Request, action: str) -> dict[str, Any]:
+        answer = await self._answer(request, action)
+        if not 200 <= answer.status <= 299:
+            raise ClusterError(action, answer.status, _message(answer.text))
+        return dict(json.loads(answer.text))
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        action: str,
-        *,
-        body: Mapping[str, Any] | None = None,
-        query: list[tuple[str, str]] | None = None,
-        content_type: str = "application/json",
-    ) -> dict[str, Any]:
-        request = await self._api.param_serialize(
-            method,
-            path,
-            query_params=query or [],
-            header_params={"Accept": "application/json", "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
+    async def _answer(self, request: Request, action: str) -> Answer:
         try:
-            response = await self._api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-            text = (await response.read()).decode()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ClusterError(
-                action, 0, f"the API server does not answer: {str(error) or type(error).__name__}"
-            ) from error
-        if not 200 <= response.status <= 299:
-            raise ClusterError(action, response.status, _message(text))
-        return dict(json.loads(text))
+            return await self._send(request)
+        except UnansweredError as error:
+            raise ClusterError(action, 0, f"the API server does not answer: {error}") from error
 
 
 def _path(kind: str, namespace: str | None, name: str = "") -> str:

@@ -29,15 +29,16 @@ def shorten(message: str) -> str:
 
 
 class Conditions:
-    """The conditions of one pass, begun from the previous ones; unset types of a new job start as Unknown or False."""
+    """The conditions of one pass, begun from the previous ones: a second word within the pass is no transition."""
 
     def __init__(self, previous: Iterable[Condition], generation: int, now: str) -> None:
         self._by_type = {condition.type: condition for condition in previous}
+        self._before = dict(self._by_type)
         self._generation = generation
         self._now = now
 
     def set(self, kind: ConditionType, status: Truth, reason: Reason, message: str = "") -> None:
-        before = self._by_type.get(kind)
+        before = self._before.get(kind)
         self._by_type[kind] = Condition(
             type=kind,
             status=status,

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from harborrl_operator.constants import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from harborrl_operator.frozen import frozen_rules
 from harborrl_operator.models import JobSpec, JobStatus
 from harborrl_operator.names import MAX_JOB_NAME
 from harborrl_operator.schema import structural_schema
@@ -66,6 +67,28 @@ _SPEC_RULES = (
         (
             "spec.agentServer.url must be an http(s) URL with a stable name such as http://agents.team.svc:30000; an IP"
             " or pod address changes when the server restarts"
+        ),
+    ),
+    (
+        (
+            "has(self.agentServer.url) || !has(self.agentServer.sandbox.timeoutSeconds)"
+            " || self.agentServer.sandbox.timeoutSeconds"
+            " > self.agentServer.agentTimeoutSeconds + self.agentServer.verifierSeconds"
+        ),
+        (
+            "spec.agentServer.sandbox.timeoutSeconds must exceed agentTimeoutSeconds + verifierSeconds, or sandboxes"
+            " end under their trials: raise it, or leave it out"
+        ),
+    ),
+    (
+        (
+            "has(self.agentServer.url) || !has(self.agentServer.sandbox.timeoutSeconds)"
+            " || !has(self.agentServer.sandbox.idleTimeoutSeconds)"
+            " || self.agentServer.sandbox.idleTimeoutSeconds < self.agentServer.sandbox.timeoutSeconds"
+        ),
+        (
+            "spec.agentServer.sandbox.idleTimeoutSeconds must be below timeoutSeconds, or it never acts: lower it, or"
+            " leave it out"
         ),
     ),
     (
@@ -145,7 +168,10 @@ def _root_schema() -> dict[str, Any]:
         status["properties"][field] |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
     return {
         "type": "object",
-        "description": "One agentic RL run: an agent server, a training cluster, and what became of them.",
+        "description": (
+            "One agentic RL run: an agent server, a training cluster, and what became of them. While an attempt runs,"
+            " model, data, eval, trainer, rollout, storage, resumeFrom, queueName and agentServer.url cannot change."
+        ),
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -154,7 +180,7 @@ def _root_schema() -> dict[str, Any]:
             "spec": spec,
             "status": status,
         },
-        "x-kubernetes-validations": [_rule(*_NAME_RULE)],
+        "x-kubernetes-validations": [_rule(*_NAME_RULE), *frozen_rules(spec)],
     }
 
 

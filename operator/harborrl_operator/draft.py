@@ -40,7 +40,9 @@ class Draft:
     def __init__(self, job: HarborRLJob, observed: Observed, now: datetime) -> None:
         self.job, self.observed, self.now = job, observed, now
         self.text_now = to_text(now)
-        self.conditions = Conditions(job.status.conditions, job.generation, self.text_now)
+        # A fault of ours is over with the pass that comes to its end.
+        settled = (one for one in job.status.conditions if one.reason != Reason.OPERATOR_ERROR)
+        self.conditions = Conditions(settled, job.generation, self.text_now)
         self.fields: dict[str, Any] = {"observed_generation": job.generation, "run_path": job.names.run_path}
         self._apply: list[dict[str, Any]] = []
         self._delete: dict[tuple[str, str], Reference] = {}
@@ -72,6 +74,11 @@ class Draft:
     def cluster(self) -> Object | None:
         """The RayCluster of the current attempt."""
         return self.observed.ray_clusters.get(self.job.names.ray_cluster(self.attempt))
+
+    @property
+    def cluster_uid(self) -> str:
+        """Of the current attempt's RayCluster, empty without one."""
+        return str(self.cluster["metadata"]["uid"]) if self.cluster is not None else ""
 
     def update_trainer(self, **changes: Any) -> None:
         self.fields["trainer"] = self.trainer.model_copy(update=changes)

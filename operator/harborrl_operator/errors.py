@@ -3,6 +3,14 @@
 from collections.abc import Sequence
 
 
+class UnansweredError(Exception):
+    """Nothing came back from the API server, which may have done what was asked."""
+
+
+class NotLeadingError(Exception):
+    """A process that may no longer act is about to end: nothing is retried."""
+
+
 class ClusterError(Exception):
     """The API server refused or did not answer; the next pass tries again."""
 
@@ -23,7 +31,7 @@ class ClusterError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Also a uid that no longer matches: the object was replaced."""
+        """Somebody wrote since we read: also a uid that no longer matches, or a name that is taken."""
         return self.status == 409
 
 

@@ -1,10 +1,11 @@
 """Is the operator still told what happens? Measured end to end: what we write must come back through the watch.
 
 Every BEAT_SECONDS the operator applies a heartbeat ConfigMap; the watch on ConfigMaps must deliver it. A watcher task
-that died is found by its absence: kopf keeps one task a watched resource and does not replace one that ended.
+that died ends kopf and with it the process; one that is missing all the same is found by its absence.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,9 +18,13 @@ LONGEST_SILENCE_SECONDS = 600.0
 """An API server that is away is no fault of ours, and a restart brings it no nearer; a client that is broken is one."""
 
 HEARTBEAT = "harborrl-operator-heartbeat"
-WATCHED = ("harborrljobs", "deployments", "pods", "rayclusters", "configmaps")
-OPTIONAL = {"rayclusters"}
+WATCHED = ("harborrljobs", "deployments", "pods", "rayclusters", "configmaps", "services")
+OPTIONAL = {"rayclusters": "RayCluster"}
 """Not served before KubeRay is installed: its watcher is missed only after it was there. Jobs say so."""
+
+
+class OutdatedWatchError(Exception):
+    """There is something to watch that was not there when the watchers were started: start again."""
 
 
 class Liveness:
@@ -57,17 +62,27 @@ class Liveness:
         if now - self._sent > LONGEST_SILENCE_SECONDS:
             return f"no heartbeat could be written for {now - self._sent:.0f} s"
         self._watched |= watchers
-        missing = sorted((set(WATCHED) - OPTIONAL | self._watched) - watchers)
+        missing = sorted((set(WATCHED) - OPTIONAL.keys() | self._watched) - watchers)
         if missing:
             return f"no watcher for {', '.join(missing)}"
         return None
 
 
-def live_watchers() -> set[str]:
-    """Resources whose kopf watcher task runs, by its name `watcher for <plural>.<version>.<group>@<namespace>`."""
+def live_watchers(namespaces: int = 1) -> set[str]:
+    """Resources that kopf watches in each of so many namespaces.
+
+    By the names of its tasks: `watcher for <plural>.<version>.<group>@<namespace>`.
+    """
     names = (task.get_name() for task in asyncio.all_tasks() if not task.done())
     prefix = "watcher for "
-    return {name.removeprefix(prefix).split(".")[0] for name in names if name.startswith(prefix)}
+    counts = Counter(name.removeprefix(prefix).split(".")[0] for name in names if name.startswith(prefix))
+    return {plural for plural, count in counts.items() if count >= namespaces}
+
+
+def unwatched(watchers: set[str]) -> list[str]:
+    """Kinds that were not served when the watchers began; empty while they still begin."""
+    begun = set(WATCHED) - OPTIONAL.keys() <= watchers
+    return [kind for plural, kind in OPTIONAL.items() if plural not in watchers] if begun else []
 
 
 def heartbeat(namespace: str, beat: int) -> dict[str, Any]:

@@ -68,6 +68,11 @@ class JobNames:
         return f"{SANDBOX_ROLE}-{self.namespace}"
 
     @property
+    def trainer_role(self) -> str:
+        """Role and RoleBinding of this job's supervisor."""
+        return f"{TRAINER_ACCOUNT}-{self.name}"
+
+    @property
     def run_path(self) -> str:
         """Relative to each volume; the uid makes a name that is applied again a new run."""
         return f"{self.namespace}/{self.name}-{self.uid[:8]}"

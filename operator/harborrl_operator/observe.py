@@ -11,8 +11,9 @@ from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
-from harborrl_operator.observed import Object, Observed, labels, name_of, pod_phase
+from harborrl_operator.observed import Object, Observed, Surroundings, labels, name_of, pod_phase
 from harborrl_operator.problems import STUCK_SECONDS
+from harborrl_operator.surroundings import read_surroundings
 from harborrl_operator.workloads import is_gated, is_held_back, words
 
 
@@ -20,12 +21,11 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB}={job.name}"
-    sandbox_namespace = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
     pods, rays, deployment, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.get("Deployment", namespace, names.agent),
-        cluster.get("Namespace", None, sandbox_namespace),
+        _namespace(cluster, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
     )
     all_pods, all_rays = pods, rays
     pods, rays = ([thing for thing in things if _is_of(thing, job)] for things in (pods, rays))
@@ -40,6 +40,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     workloads = await _workloads(cluster, namespace, [*rays, *pods])
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
+    surroundings = Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights)
     return Observed(
         deployment=_ours(deployment, job),
         agent_pods=_of_role(pods, Role.AGENT_SERVER),
@@ -53,10 +54,21 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         claims=claims,
         sandbox_namespace=sandboxes,
+        surroundings=surroundings,
         resume_path=resume_path,
         workloads=workloads,
         warnings={**_held_pods(pods, workloads), **await _warnings(cluster, namespace, pods, now)},
     )
+
+
+async def _namespace(cluster: Cluster, name: str) -> Object | None:
+    """None also where we may not look: an operator that serves a list of namespaces knows one for sandboxes."""
+    try:
+        return await cluster.get("Namespace", None, name)
+    except ClusterError as error:
+        if error.is_refusal:
+            return None
+        raise
 
 
 def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:

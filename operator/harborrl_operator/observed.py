@@ -5,9 +5,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harborrl_operator.constants import LABEL_ATTEMPT
+from harborrl_operator.models import HarborRLJob
 
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What others have a say in; empty where it was not asked for or may not be read."""
+
+    quotas: tuple[Object, ...] = ()
+    """ResourceQuotas of the sandbox namespace."""
+    has_limit_range: bool = False
+    """Whether a LimitRange there may give a pod the requests that it does not set."""
+    nodes: tuple[Object, ...] = ()
+    jobs: tuple[HarborRLJob, ...] = ()
+    """Every job that can be seen, this one too."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,7 @@ class Observed:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
+    surroundings: Surroundings = field(default_factory=Surroundings)
     resume_path: str | None = None
     """Run directory of the job that `resumeFrom.job` names, None when there is no such job."""
     warnings: Mapping[str, str] = field(default_factory=dict)

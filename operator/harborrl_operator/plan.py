@@ -5,29 +5,34 @@ until one paragraph has something to say.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from harborrl_operator.active_time import keep_time, time_spent
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.attempts import back_off, is_backing_off
-from harborrl_operator.checks import burst_notice, first_objection
+from harborrl_operator.capacity import tightness
+from harborrl_operator.checks import first_objection
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
+from harborrl_operator.preflight_verdict import Facts
 from harborrl_operator.reporting import note_progress
 from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources import config_maps, rbac, services
 from harborrl_operator.resources.agent_server import deployment
 from harborrl_operator.retention import after_the_end
 from harborrl_operator.running import follow, verdict_of_driver
+from harborrl_operator.sharing import promised
 from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
     agent_server_obstacle,
     create_cluster,
     made_from,
+    note_capacity,
     old_pods_obstacle,
     overdue,
     predecessor_obstacle,
@@ -79,7 +84,10 @@ def _out_of_time(draft: Draft) -> Plan | None:
 
 def _judge(job: HarborRLJob, observed: Observed, settings: Settings) -> ResolvedJob | Verdict:
     try:
-        resolved = resolve(job, settings, _other_run(job) or observed.resume_path)
+        resolved = replace(
+            resolve(job, settings, _other_run(job) or observed.resume_path),
+            promised=promised(job, observed.surroundings.jobs, settings),
+        )
         return first_objection(resolved, observed) or resolved
     except InvalidArgumentsError as error:
         return Verdict(Reason.INVALID_ARGUMENTS, f"{error}. Correct it and apply again.")
@@ -102,7 +110,7 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 
 
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
-    """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt."""
+    """A running attempt keeps its configuration: what was edited or set anew by the chart waits for the next one."""
     draft.delete_stale_clusters()
     if not draft.observed.progress_exists:
         draft.apply(config_maps.progress(draft.job))
@@ -113,8 +121,9 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
         return follow(draft)
     if made_from(draft.cluster) != judged.config_hash:
         said = (
-            "The spec or the operator's defaults changed after this attempt began; the change takes effect with the"
-            " next attempt or resume."
+            "What the job would be made from now (spec.agentServer, podOverrides, the chart's defaults) changed after"
+            " this attempt began; the change takes effect with the next attempt or resume. Set spec.suspend: true and"
+            " back to have it now."
         )
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     else:
@@ -129,7 +138,9 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     draft.fields["adjustments"] = list(job.adjustments)
     if job.spec.resume_from and job.spec.resume_from.job and job.resume_path:
         draft.fields["resume_source"] = ResumeSource(job=job.spec.resume_from.job, path=job.resume_path)
-    _note_capacity(draft, job)
+    foreseen = tightness(job, Facts(), "", draft.observed.surroundings)
+    if foreseen is not None:
+        note_capacity(draft, foreseen)  # the preflight says the rest, and whether all is well
     draft.delete_stale_clusters()
     if is_backing_off(draft):
         return back_off(draft)
@@ -174,11 +185,3 @@ def _support(draft: Draft, job: ResolvedJob) -> None:
     draft.apply(*rbac.accounts_and_bindings(job), services.trainer(job, draft.attempt))
     if job.spec.agent_server.url is None:
         draft.apply(*services.agent_server(job), deployment(job, draft.observed.claims))
-
-
-def _note_capacity(draft: Draft, job: ResolvedJob) -> None:
-    notice = burst_notice(job)
-    if notice:
-        draft.set(ConditionType.CAPACITY_TIGHT, "True", notice.reason, notice.message)
-    else:
-        draft.set(ConditionType.CAPACITY_TIGHT, "False", Reason.CAPACITY_SUFFICIENT)

@@ -1,16 +1,18 @@
 """What a preflight pod found: its termination message is tests/contract/preflight.json."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
 from harborrl_operator.models.status import StatusModel
 from harborrl_operator.observed import Object, container_statuses, pod_phase
 from harborrl_operator.problems import last_words
+
+Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(\.[0-9]{1,9})?(m|[kMGTPE]|[KMGTPE]i)?$")]
 
 
 class _Finding(StatusModel):
@@ -19,10 +21,38 @@ class _Finding(StatusModel):
     message: str
 
 
+class SandboxFacts(StatusModel):
+    """Largest amount of each resource that any task's sandbox asks for, as Kubernetes quantities."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict)
+    limits: dict[str, Quantity] = Field(default_factory=dict)
+    unset: list[str] = Field(default_factory=list)
+    """Resources that some sandbox neither requests nor limits."""
+    unlimited: list[str] = Field(default_factory=list)
+    """Resources that some sandbox does not limit."""
+
+
+class _ServerFacts(StatusModel):
+    capacity: float | None = None
+
+
+class Facts(StatusModel):
+    """What the preflight measured, as far as admission computes with it."""
+
+    eval_prompts: int | None = None
+    agent_server: _ServerFacts | None = None
+    sandboxes: SandboxFacts | None = None
+
+    @property
+    def capacity(self) -> float | None:
+        return self.agent_server.capacity if self.agent_server else None
+
+
 class _Result(StatusModel):
     schema_version: int
     ok: bool
     findings: list[_Finding]
+    facts: Any = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +66,7 @@ class PreflightOutcome:
     """What the preflight says about slots that bursts will wait for."""
     notes: tuple[str, ...] = ()
     """Its other warnings."""
+    facts: Facts = field(default_factory=Facts)
 
 
 def read_outcome(pod: Object) -> PreflightOutcome | None:
@@ -53,7 +84,7 @@ def read_outcome(pod: Object) -> PreflightOutcome | None:
     notes = tuple(finding.message for finding in warned if finding.reason != Reason.CAPACITY_TIGHT)
     refusals = [finding for finding in result.findings if finding.severity == "refuse"]
     if result.ok and not refusals:
-        return PreflightOutcome(None, finished_at, tight, notes)
+        return PreflightOutcome(None, finished_at, tight, notes, _facts(result.facts))
     return PreflightOutcome(_refusal(refusals), finished_at, tight, notes)
 
 
@@ -65,6 +96,14 @@ def _refusal(findings: list[_Finding]) -> Verdict:
     reason = Reason(first.reason) if known else Reason.PREFLIGHT_REFUSED
     rest = f" And {more} more: {', '.join(finding.reason for finding in findings[1:])}." if more else ""
     return Verdict(reason, (first.message if known else f"{first.reason}: {first.message}") + rest)
+
+
+def _facts(told: Any) -> Facts:
+    """Numbers that another version tells otherwise are none: a job is not held up for a remark."""
+    try:
+        return Facts.model_validate(told or {})
+    except ValidationError:
+        return Facts()
 
 
 def _terminated(pod: Object) -> Mapping[str, Any]:

@@ -1,9 +1,9 @@
 """The supervisor's report (tests/contract/progress.json) -> status, verdict and stall."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from harborrl_operator.clock import from_text, seconds_since, to_text
 from harborrl_operator.conditions import Verdict
@@ -28,9 +28,13 @@ class UnreadableProgressError(ValueError):
     """The ConfigMap holds no progress document; the supervisor's next write replaces it."""
 
 
+Short = Annotated[str, AfterValidator(lambda text: text[:256])]
+"""Goes into status: a report that holds something else under this name must not fill it."""
+
+
 class _Driver(StatusModel):
-    submission_id: str = ""
-    state: str
+    submission_id: Short = ""
+    state: Short
     message: str | None = None
     failure_class: str | None = None
     cause: str | None = None

@@ -1,4 +1,4 @@
-"""Kubernetes quantities, as far as Ray's start parameters need them."""
+"""Kubernetes quantities, as far as we compute with them."""
 
 import math
 from decimal import Decimal
@@ -12,10 +12,10 @@ _BINARY: dict[str, int] = {f"{prefix}i": 1024 ** (index + 1) for index, prefix i
 def whole_cpus(wanted: Resources | None) -> int | None:
     """A container's CPU limit rounded up, None without one: a request is a floor and says nothing of what is there."""
     stated = wanted.limits.get("cpu") if wanted else None
-    return None if stated is None else math.ceil(_number(str(stated)))
+    return None if stated is None else math.ceil(amount(str(stated)))
 
 
-def _number(quantity: str) -> Decimal:
+def amount(quantity: str) -> Decimal:
     """`quantity` is what models.trainer.Quantity lets in."""
     if quantity[-2:] in _BINARY:
         return Decimal(quantity[:-2]) * Decimal(_BINARY[quantity[-2:]])

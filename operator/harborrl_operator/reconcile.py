@@ -5,17 +5,21 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from harborrl_operator import metrics
+from harborrl_operator.announcer import Announcer
+from harborrl_operator.applied import Applied
 from harborrl_operator.clock import to_text
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.conditions import Conditions
-from harborrl_operator.constants import API_VERSION, KIND, ConditionType, Reason
+from harborrl_operator.constants import API_VERSION, KIND
 from harborrl_operator.draft import Plan
-from harborrl_operator.errors import ClusterError, UnsupportedFieldError
+from harborrl_operator.errors import ClusterError, NotLeadingError
+from harborrl_operator.faults import with_failures, with_fault
 from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
+from harborrl_operator.observed import Object, is_terminating
 from harborrl_operator.plan import plan
-from harborrl_operator.transitions import Transition, transitions
+from harborrl_operator.transitions import transitions
 from harborrl_operator.unreadable import unreadable_status
 
 logger = logging.getLogger(__name__)
@@ -23,12 +27,21 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 10.0
 """After a refused write: soon, because nothing else will wake us."""
 
+CONFLICT_SECONDS = 0.5
+"""After a status that was decided on what is no longer so."""
+
+CREATED_ONCE = ("Pod", "RayCluster")
+"""Kinds that are made when there is none and then left alone. An apply would change one that another operator, or a
+pass whose last answer was lost, has made meanwhile; Kueue's node selectors in a RayCluster would be gone."""
+
 
 class Reconciler:
     """Holds what every pass needs; time is a function, so that tests own it."""
 
     def __init__(self, cluster: Cluster, settings: Settings, now: Callable[[], datetime]) -> None:
         self._cluster, self._settings, self._now = cluster, settings, now
+        self._announcer = Announcer(cluster, now)
+        self.applied = Applied()
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Seconds after which to look again, None when only an event can change anything.
@@ -43,17 +56,38 @@ class Reconciler:
         except InvalidJobError as error:
             await self._write_invalid(raw, str(error))
             return None
-        now = self._now()
+        try:
+            return await self._judge(job, self._now())
+        except (ClusterError, NotLeadingError):
+            raise  # said where it concerns somebody; the queue tries again
+        except Exception as error:
+            await self._write(job, with_fault(job.status, error, job.generation, self._now()))
+            raise
+
+    async def _judge(self, job: HarborRLJob, now: datetime) -> float | None:
+        try:
+            decided = await self._decide(job, now)
+            status, failures = await self._carry_out(decided, job, now)
+            await self._write(job, status)
+        except ClusterError as error:
+            if error.is_conflict and error.action.split()[1] == KIND:
+                return CONFLICT_SECONDS
+            raise
+        return RETRY_SECONDS if failures else decided.requeue_after
+
+    async def _decide(self, job: HarborRLJob, now: datetime) -> Plan:
+        """A refused read is said in the status before it is raised."""
         try:
             observed = await observe(self._cluster, job, self._settings, now)
+            if observed.deployment is None:
+                self.applied.drop("Deployment", job.namespace, job.names.agent)
+            if not observed.progress_exists:
+                self.applied.drop("ConfigMap", job.namespace, job.names.progress)
+            return plan(job, observed, self._settings, now)
         except ClusterError as error:
             if error.is_refusal:
                 await self._write(job, with_failures(job.status, job.status, [error], now))
             raise
-        decided = plan(job, observed, self._settings, now)
-        status, failures = await self._carry_out(decided, job, now)
-        await self._write(job, status)
-        return RETRY_SECONDS if failures else decided.requeue_after
 
     async def _carry_out(self, decided: Plan, job: HarborRLJob, now: datetime) -> tuple[JobStatus, list[ClusterError]]:
         """Deletes first, so that a quota has room for what follows; every refusal reaches a condition."""
@@ -61,68 +95,59 @@ class Reconciler:
         status = decided.status
         for gone in decided.delete:
             try:
+                self.applied.drop(gone.kind, gone.namespace, gone.name)
                 await self._cluster.delete(gone.kind, gone.namespace, gone.name, gone.uid)
             except ClusterError as error:
                 failures.append(error)
         for thing in decided.apply:
+            if failures and thing["kind"] == "RayCluster":
+                break  # it mounts what could not be applied
             try:
-                if thing["kind"] != "RayCluster":
-                    await self._cluster.apply(thing)
-                elif not failures:  # it mounts what could not be applied
-                    status = await self._make_ray_cluster(thing, status)
+                if thing["kind"] == "RayCluster":
+                    status = await self._bring_ray_cluster(thing, job, status)
+                else:
+                    await self._bring(thing, job)
             except ClusterError as error:
                 failures.append(error)
         return with_failures(job.status, status, failures, now), failures
 
-    async def _make_ray_cluster(self, thing: dict[str, Any], status: JobStatus) -> JobStatus:
+    async def _bring_ray_cluster(self, thing: dict[str, Any], job: HarborRLJob, status: JobStatus) -> JobStatus:
         """The status with what had to be left out."""
         fitted, omitted = await fit_ray_cluster(self._cluster, thing)
-        await self._cluster.apply_strictly(fitted)
+        await self._bring(fitted, job)
         return status.model_copy(update={"adjustments": [*status.adjustments, *omitted]})
 
+    async def _bring(self, thing: dict[str, Any], job: HarborRLJob) -> None:
+        if thing["kind"] not in CREATED_ONCE:
+            if not self.applied.holds(thing, self._now()):
+                self.applied.note(thing, await self._cluster.apply(thing), self._now())
+            return
+        try:
+            await self._cluster.create(thing)
+        except ClusterError as error:
+            if not error.is_conflict:
+                raise
+            found = await self._cluster.get(thing["kind"], job.namespace, thing["metadata"]["name"])
+            if found is not None and not _is_of(found, job):
+                raise
+
     async def _write(self, job: HarborRLJob, status: JobStatus) -> None:
+        """Raises ClusterError, a conflict, when the job is no longer as it was read."""
         if status == job.status:
             return
+        identity = {"name": job.name, "namespace": job.namespace, "uid": job.uid, "resourceVersion": job.version}
         await self._cluster.apply(
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                # The uid refuses the write when the job was deleted and applied again meanwhile.
-                "metadata": {"name": job.name, "namespace": job.namespace, "uid": job.uid},
+                "metadata": {key: value for key, value in identity.items() if value},
                 "status": status.model_dump(by_alias=True, exclude_none=True, mode="json"),
             },
             subresource="status",
         )
+        metrics.count_change(job.status, status)
         for transition in transitions(job.status, status):
-            await self._announce(job, transition)
-
-    async def _announce(self, job: HarborRLJob, transition: Transition) -> None:
-        """An event is a courtesy: status has been written, so a refused event is logged and not retried."""
-        now = to_text(self._now())
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{job.name}.", "namespace": job.namespace},
-            "involvedObject": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "name": job.name,
-                "namespace": job.namespace,
-                "uid": job.uid,
-            },
-            "type": transition.kind,
-            "reason": transition.reason,
-            "message": transition.message,
-            "source": {"component": "harborrl-operator"},
-            "reportingComponent": "harborrl-operator",
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            await self._cluster.create(event)
-        except ClusterError as error:
-            logger.warning("event for %s/%s was refused: %s", job.namespace, job.name, error)
+            await self._announcer.say(job, transition)
 
     async def _write_invalid(self, raw: dict[str, Any], message: str) -> None:
         """A spec that this version cannot read: say so and leave what runs alone."""
@@ -135,40 +160,6 @@ class Reconciler:
         await self._cluster.apply(body, subresource="status")
 
 
-def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterError], now: datetime) -> JobStatus:
-    """`after` with what the API server refused, in the condition of the part that it concerns.
-
-    Transition times go by `before`: a refusal that lasts must not look new in every pass, or each pass would write.
-    """
-    if not failures or after.finished_at:
-        return after
-    concerned = {_concerned(error) for error in failures}
-    carried = [condition for condition in before.conditions if condition.type in concerned]
-    settled = [condition for condition in after.conditions if condition.type not in concerned]
-    conditions = Conditions([*carried, *settled], after.observed_generation, to_text(now))
-    for error in reversed(failures):
-        message = f"The API server refused to {error}. It is tried again; correct what it names."
-        if isinstance(error, UnsupportedFieldError):
-            message = f"Not sent: {error}. It is tried again."
-        if error.action == "list RayCluster" and error.is_absent:
-            message += " Is KubeRay installed?"
-        conditions.set(_concerned(error), "False", _reason(error), message)
-    first = f"The API server refused to {failures[0]}."
-    return after.model_copy(
-        update={"conditions": conditions.listed(), "reason": _reason(failures[0]).value, "message": first[:256]}
-    )
-
-
-def _reason(error: ClusterError) -> Reason:
-    return Reason.FIELD_NOT_SUPPORTED if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
-
-
-_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")
-"""Kinds on which the preflight and the checks depend."""
-
-
-def _concerned(error: ClusterError) -> ConditionType:
-    kind = error.action.split()[1]
-    if kind == "RayCluster":
-        return ConditionType.TRAINER_READY
-    return ConditionType.ADMITTED if kind in _ADMISSION else ConditionType.AGENT_SERVER_READY
+def _is_of(thing: Object, job: HarborRLJob) -> bool:
+    owners = thing["metadata"].get("ownerReferences", ())
+    return any(owner["uid"] == job.uid for owner in owners) and not is_terminating(thing)

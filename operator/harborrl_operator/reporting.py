@@ -46,8 +46,12 @@ def work_ended(draft: Draft) -> datetime:
 def note_progress(draft: Draft) -> None:
     """Copy the report into status; what a new attempt has not yet written is left as the last one said."""
     progress = current_progress(draft)
+    if draft.cluster_uid not in ("", draft.trainer.released_cluster):
+        draft.update_trainer(released_cluster=None)
     if progress is None:
         return
+    if draft.trainer.released_cluster is not None:
+        draft.update_trainer(released_incarnation=progress.incarnation)
     server = draft.value("agent_server") or AgentServerStatus()
     begun = progress.incarnation != draft.value("incarnation")
     draft.fields.update(

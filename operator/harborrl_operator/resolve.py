@@ -9,6 +9,7 @@ from typing import Any
 
 from harborrl_operator.arguments import RawArguments, read_raw_arguments
 from harborrl_operator.constants import AGENT_PORT
+from harborrl_operator.demand import Demand, demand_of
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES, JobSpec, Volume
 from harborrl_operator.models.status import Adjustment
@@ -18,6 +19,9 @@ MOUNTS = {role: f"/mnt/{role}" for role in ROLES}
 
 SANDBOX_MARGIN_SECONDS = 300
 """Beyond the trial ceiling, so that a sandbox never ends before its trial."""
+
+_OURS_ALONE = {"start_deadline_seconds", "allow_partial_start"}
+"""Fields of `trainer` that the operator reads in every pass and no pod knows."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,7 @@ class ResolvedJob:
     raw: RawArguments
     config: Mapping[str, Any]
     """HarborFrameworkConfig fields in camelCase."""
-    in_flight: int
-    """Trajectories that the engine keeps in flight in steady state."""
+    demand: Demand
     max_concurrent: int
     gpus_per_node: int
     trainer_image: str
@@ -41,6 +44,8 @@ class ResolvedJob:
     adjustments: tuple[Adjustment, ...]
     resume_path: str | None = None
     """Checkpoint or run to continue, absolute or relative to the checkpoints volume."""
+    promised: int = 0
+    """Slots of a shared agent server that other jobs were promised."""
 
     @property
     def spec(self) -> JobSpec:
@@ -82,6 +87,7 @@ class ResolvedJob:
             "ports": _dump(spec.trainer.ports),
             "trainerHost": self.trainer_host,
             "rollout": _dump(spec.rollout),
+            "inFlight": self.demand.in_flight,
             "agentServer": self._agent_server(),
             "storage": dict(MOUNTS),
             "runPath": self.job.names.run_path,
@@ -104,6 +110,7 @@ class ResolvedJob:
             "url": self.agent_url,
             "owned": server.url is None,
             "maxConcurrent": self.max_concurrent,
+            "promised": self.promised,
             "agentName": server.agent_name,
             "agentKwargs": server.agent_kwargs,
             "budgets": {
@@ -115,16 +122,18 @@ class ResolvedJob:
             },
             "rewardKey": server.reward_key,
             "sandbox": dict(self.sandbox),
+            "sandboxImage": self.settings.sandbox_image or None,
         }
 
     @cached_property
     def config_hash(self) -> str:
-        """Changes when what runs changes: neither the generation (it also counts a suspend) nor the attempt."""
+        """Changes when what runs changes: not with the generation, which counts a suspend too, nor with the attempt."""
         document = self.document(attempt=0)
         document["job"] = {**document["job"], "generation": 0}
+        document["agentServer"] = {**document["agentServer"], "promised": 0}
         shape = {
             "document": document,
-            "trainer": _dump(self.spec.trainer),
+            "trainer": self.spec.trainer.model_dump(by_alias=True, exclude=_OURS_ALONE),
             "agentServer": {**_dump(self.spec.agent_server), "image": self.agent_server_image},
             "volumes": {role: _dump(volume) for role, volume in self.volumes.items()},
         }
@@ -140,19 +149,19 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
     adjustments: list[Adjustment] = []
     raw = read_raw_arguments(spec.trainer)
     config = _config(spec, adjustments)
-    in_flight = _in_flight(spec, config, raw)
+    demand = demand_of(spec, config, raw)
     max_concurrent = spec.agent_server.max_concurrent
     if max_concurrent is None:
-        max_concurrent = in_flight
+        max_concurrent = demand.in_flight
         adjustments.append(
-            _adjust("agentServer.maxConcurrent", in_flight, "unset: exactly what the job keeps in flight")
+            _adjust("agentServer.maxConcurrent", max_concurrent, f"unset: what is in flight, {demand.formula}")
         )
     return ResolvedJob(
         job=job,
         settings=settings,
         raw=raw,
         config=config,
-        in_flight=in_flight,
+        demand=demand,
         max_concurrent=max_concurrent,
         gpus_per_node=gpus_per_node(spec),
         trainer_image=spec.trainer.image
@@ -192,14 +201,6 @@ def _config(spec: JobSpec, adjustments: list[Adjustment]) -> dict[str, Any]:
             )
         )
     return config
-
-
-def _in_flight(spec: JobSpec, config: Mapping[str, Any], raw: RawArguments) -> int:
-    prompts = raw.counts.get("rollout_batch_size") or int(config["rolloutBatchSize"])
-    samples = raw.counts.get("n_samples_per_prompt") or int(config["nSamplesPerPrompt"])
-    if spec.trainer.mode == "async":
-        return raw.counts.get("async_max_concurrent_samples") or prompts * samples
-    return prompts * samples
 
 
 def gpus_per_node(spec: JobSpec) -> int:

@@ -29,6 +29,8 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
         return None
     if progress.driver.state == "SUCCEEDED":
         return draft.finish(Verdict(Reason.COMPLETED, _success(draft, progress)), succeeded=True)
+    if progress.driver.state == "STOPPED" and not draft.job.spec.suspend and was_asked_to_stop(draft):
+        return go_on(draft)
     if not is_live(draft, progress) or is_held_back(draft.cluster):
         return None  # we or the queue took its cluster away: that it ended is no failure
     if progress.driver.state == "FAILED":
@@ -41,8 +43,6 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
 def _stopped(draft: Draft, progress: Progress) -> Plan | None:
     if draft.job.spec.suspend:
         return None  # as it was asked to
-    if was_asked_to_stop(draft):
-        return go_on(draft)
     if not _stays_stopped(draft):
         return None
     said = progress.driver_message or "The driver was stopped with its head pod."

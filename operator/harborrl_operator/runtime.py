@@ -1,60 +1,86 @@
-"""What runs beside kopf: the queue, the sweeper, the heartbeat and the probe server; started and stopped together."""
+"""What a leader does beside watching: the queue of passes, the sweeper and the heartbeat."""
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
 from harborrl_operator import metrics
+from harborrl_operator.applied import Applied
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError
-from harborrl_operator.liveness import BEAT_SECONDS, Liveness, heartbeat, live_watchers
+from harborrl_operator.job_book import JobBook
+from harborrl_operator.liveness import BEAT_SECONDS, Liveness, OutdatedWatchError, heartbeat, live_watchers, unwatched
 from harborrl_operator.models import Settings
 from harborrl_operator.reconcile import Reconciler
+from harborrl_operator.scope import lets_us
 from harborrl_operator.sweeper import SWEEP_SECONDS, sweep
 from harborrl_operator.work_queue import Key, WorkQueue
 
 logger = logging.getLogger(__name__)
 
-PROBE_PORT = 8080
+DRAIN_SECONDS = 15.0
+"""Passes under way have this long to end; what is cut off is done again by the next leader."""
 
 
 class Runtime:
-    """One operator process."""
+    """Lives as long as this process leads."""
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings, closed: tuple[str, ...] = ()) -> None:
         self._cluster, self._settings = cluster, settings
+        self._closed = closed
+        """Namespaces that we would serve and that did not let us when this process began."""
         self._reconciler = Reconciler(cluster, settings, lambda: datetime.now(UTC))
         self.queue = WorkQueue(self._pass)
         self.liveness = Liveness(time.monotonic)
+        self.jobs = JobBook()
         self._sweep_wanted = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._server: web.AppRunner | None = None
+        self.tasks: list[asyncio.Task[None]] = []
+        """Each should run until `drain`; one that ends by itself is a fault."""
 
-    async def start(self) -> None:
-        self._tasks = [
+    def start(self) -> None:
+        self.tasks = [
             asyncio.create_task(self.queue.run(), name="queue"),
             asyncio.create_task(self._every(SWEEP_SECONDS, self._sweep, self._sweep_wanted), name="sweeper"),
             asyncio.create_task(self._every(BEAT_SECONDS, self._beat), name="heartbeat"),
         ]
-        await self._serve_probes()
 
-    async def stop(self) -> None:
-        """Finish the passes under way, then close."""
-        for task in self._tasks:
+    async def drain(self) -> None:
+        """Start no further pass and finish those under way."""
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._server is not None:
-            await self._server.cleanup()
-        await self._cluster.close()
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await asyncio.gather(*self.tasks, return_exceptions=True)
+        except TimeoutError:
+            logger.warning("passes were cut off after %.0f s", DRAIN_SECONDS)
+
+    def abandon(self) -> None:
+        """Drop everything at once: nothing can be written any more."""
+        for task in self.tasks:
+            task.cancel()
+
+    @property
+    def applied(self) -> Applied:
+        return self._reconciler.applied
 
     def sweep_soon(self) -> None:
         self._sweep_wanted.set()
+
+    def fault(self) -> str | None:
+        """What is wrong with this process, None when all is well."""
+        ended = [task.get_name() for task in self.tasks if task.done()]
+        return self.liveness.fault(self._watchers(), ended)
+
+    def publish(self) -> None:
+        """Bring the gauges up to date."""
+        metrics.WATCH_AGE.set(self.liveness.age())
+        metrics.QUEUED.set(len(self.queue))
+        metrics.show_jobs(self.jobs.phases())
+
+    def _watchers(self) -> set[str]:
+        return live_watchers(len(self._settings.namespaces) or 1)
 
     async def _pass(self, key: Key) -> float | None:
         begun = time.perf_counter()
@@ -68,10 +94,16 @@ class Runtime:
         return again
 
     async def _sweep(self) -> None:
-        metrics.SWEPT.inc(await sweep(self._cluster))
+        await sweep(self._cluster, self._settings)
 
     async def _beat(self) -> None:
-        await self._cluster.apply(heartbeat(self._settings.operator_namespace, int(time.time())))
+        for kind in unwatched(self._watchers()):
+            if await self._cluster.serves(kind):
+                raise OutdatedWatchError(f"{kind} is served now; it was not when watching began")
+        for namespace in self._closed:
+            if await lets_us(self._cluster, namespace):
+                raise OutdatedWatchError(f"namespace {namespace} lets us serve it now; it did not when watching began")
+        await self._cluster.apply(heartbeat(self._settings.heartbeat_namespace, int(time.time())))
         self.liveness.sent()
 
     async def _every(
@@ -79,31 +111,17 @@ class Runtime:
     ) -> None:
         """Forever; a refusal is logged and the next round tries again."""
         wake = wanted or asyncio.Event()
+        trouble = ""
         while True:
             try:
                 await work()
+                trouble = ""
             except ClusterError as error:
-                logger.warning("%s", error)
+                if str(error) != trouble:
+                    logger.warning("%s", error)
+                trouble = str(error)
             try:
                 await asyncio.wait_for(wake.wait(), seconds)
             except TimeoutError:
                 continue
             wake.clear()
-
-    async def _serve_probes(self) -> None:
-        app = web.Application()
-        app.add_routes([web.get("/healthz", self._healthz), web.get("/metrics", self._metrics)])
-        self._server = web.AppRunner(app, access_log=None)
-        await self._server.setup()
-        port = int(os.environ.get("HARBORRL_PROBE_PORT", str(PROBE_PORT)))
-        await web.TCPSite(self._server, "0.0.0.0", port).start()  # noqa: S104 - the kubelet probes the pod's address
-
-    async def _healthz(self, _: web.Request) -> web.Response:
-        ended = [task.get_name() for task in self._tasks if task.done()]
-        fault = self.liveness.fault(live_watchers(), ended)
-        return web.Response(text=fault or "ok", status=503 if fault else 200)
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        metrics.WATCH_AGE.set(self.liveness.age())
-        metrics.QUEUED.set(len(self.queue))
-        return web.Response(body=generate_latest(metrics.REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -18,6 +18,7 @@ _KEPT = (
     "maximum",
     "format",
     "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
 )
 
 

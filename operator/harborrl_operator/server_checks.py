@@ -29,3 +29,19 @@ def dashboard_is_off(job: ResolvedJob, _: Observed) -> Verdict | None:
         f"agentServer.dashboardPort is {server.dashboard_port}, but the agent server has no dashboard in this version."
         " Leave it out, and read the server's /metrics.",
     )
+
+
+def image_template_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """I10, for a server of ours: one that meets such a template ends at its start, before any preflight."""
+    template = job.spec.agent_server.sandbox.images.template
+    if job.spec.agent_server.url or template is None:
+        return None
+    try:
+        template.format(task="", hash="")
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return Verdict(
+            Reason.IMAGE_UNRESOLVED,
+            f"agentServer.sandbox.images.template {template[:80]!r} may hold {{task}} and {{hash}} in braces and no"
+            " others. Correct it, or leave it out.",
+        )
+    return None

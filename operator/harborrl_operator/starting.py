@@ -1,6 +1,7 @@
 """From an admitted spec to a RayCluster: each step names its obstacle, or None when it is passed."""
 
 from harborrl_operator.budgets import backoff
+from harborrl_operator.capacity import quota_refusal, tightness
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase, Reason
@@ -15,11 +16,15 @@ from harborrl_operator.progress import has_elapsed
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources import config_maps, preflight
 from harborrl_operator.resources.ray_cluster import ray_cluster
+from harborrl_operator.sharing import is_claimed
 
 LOOK_AGAIN_SECONDS = 30.0
 """Events wake us sooner; this bounds what a lost event can cost."""
 
 PREFLIGHT_BACKOFF_SECONDS = 60.0
+
+CLAIM_SECONDS = 3.0
+"""Long enough for another pass that is under way to write what it decided."""
 
 
 def agent_server_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
@@ -75,11 +80,35 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
         return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs."))
     if outcome.refusal is not None:
         return _refused(draft, pod, outcome, outcome.refusal)
-    if outcome.tight:
-        draft.set(ConditionType.CAPACITY_TIGHT, "True", Reason.CAPACITY_TIGHT, outcome.tight)
+    return _last_look(draft, job, outcome)
+
+
+def _last_look(draft: Draft, job: ResolvedJob, outcome: PreflightOutcome) -> Verdict | None:
+    """What only the preflight's numbers and the surroundings together can tell."""
+    around = draft.observed.surroundings
+    beyond = quota_refusal(job, outcome.facts, around)
+    if beyond is not None:
+        draft.phase = Phase.REFUSED
+        draft.set(ConditionType.ADMITTED, "False", beyond.reason, beyond.message)
+        return beyond
+    if job.spec.agent_server.url and not is_claimed(draft.job):
+        # Said before it is taken: a job beside this one must see the claim before either looks a last time.
+        draft.look_again = CLAIM_SECONDS
+        verdict = Verdict(Reason.AWAITING_PREFLIGHT, "The preflight passed; looks once more for jobs beside this one.")
+        draft.set(ConditionType.ADMITTED, "Unknown", verdict.reason, verdict.message)
+        return verdict
+    note_capacity(draft, tightness(job, outcome.facts, outcome.tight, around))
     said = " ".join(("All checks and the preflight passed.", *outcome.notes))
     draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
     return None
+
+
+def note_capacity(draft: Draft, tight: Verdict | None) -> None:
+    """Sets CapacityTight."""
+    if tight is None:
+        draft.set(ConditionType.CAPACITY_TIGHT, "False", Reason.CAPACITY_SUFFICIENT)
+    else:
+        draft.set(ConditionType.CAPACITY_TIGHT, "True", tight.reason, tight.message)
 
 
 def _await(draft: Draft, verdict: Verdict) -> Verdict:

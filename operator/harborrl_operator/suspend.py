@@ -43,17 +43,21 @@ def take_back(draft: Draft) -> None:
 
 
 def was_asked_to_stop(draft: Draft) -> bool:
-    """Whether the driver of the current incarnation stopped because a suspend, since taken back, asked it to."""
+    """Whether the driver of the current cluster stopped because a suspend, since taken back, asked it to."""
     suspension: SuspensionStatus | None = draft.value("suspension")
-    return suspension is not None and suspension.released_at is None and _concerns(draft, suspension)
+    if suspension is None or suspension.released_at is not None or draft.cluster is None:
+        return False
+    return suspension.cluster == draft.cluster_uid and _concerns(draft, suspension)
 
 
 def go_on(draft: Draft) -> Plan:
     """The driver has stopped for a suspend that was taken back: its cluster goes, the attempt goes on in a new one."""
     account(draft, draft.now)
     draft.delete("RayCluster", [draft.cluster])
-    draft.update_trainer(head_pod=None, released_incarnation=draft.value("incarnation") or 0)
-    draft.fields.update(suspension=None, starting_since=None)
+    draft.update_trainer(
+        head_pod=None, released_cluster=draft.cluster_uid, released_incarnation=draft.value("incarnation") or 0
+    )
+    draft.fields.update(starting_since=None)
     verdict = Verdict(Reason.WAITING_FOR_OLD_PODS, "The driver stopped for a suspend that was taken back; it goes on.")
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
     draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, verdict.message)
@@ -74,7 +78,9 @@ def _asked(draft: Draft) -> SuspensionStatus | None:
     before = draft.job.status.suspension
     if before is not None and not before.withdrawn and _concerns(draft, before):
         return before if before.released_at is None else None
-    return SuspensionStatus(requested_at=draft.text_now, attempt=draft.attempt, incarnation=incarnation)
+    return SuspensionStatus(
+        requested_at=draft.text_now, attempt=draft.attempt, incarnation=incarnation, cluster=draft.cluster_uid
+    )
 
 
 def _running_incarnation(draft: Draft) -> int | None:
@@ -122,7 +128,7 @@ def _release(draft: Draft) -> Plan:
     draft.release()
     incarnation = draft.value("incarnation") or 0
     draft.fields.update(starting_since=None, retry_at=None)
-    draft.update_trainer(head_pod=None, released_incarnation=incarnation)
+    draft.update_trainer(head_pod=None, released_cluster=draft.cluster_uid, released_incarnation=incarnation)
     suspension = draft.job.status.suspension or SuspensionStatus(
         requested_at=draft.text_now, attempt=draft.attempt, incarnation=incarnation
     )

@@ -1,4 +1,7 @@
-"""Removes sandbox anchors that nobody stands behind any more; the garbage collector then takes their sandboxes.
+"""Removes from sandbox namespaces what nobody stands behind any more.
+
+With an anchor's end the garbage collector takes its sandboxes; a binding lets the agent servers of a namespace act
+there.
 
 Of a job's own anchor that is the job, of an agent server's the pod. Neither can be the anchor's owner: owner references
 do not cross namespaces. A server that is told to stop removes its anchor itself; one that is killed cannot, and its
@@ -7,29 +10,48 @@ successor is another pod and may not judge it.
 
 import logging
 
+from harborrl_operator import metrics
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_NAMESPACE, LABEL_JOB_UID, LABEL_ROLE, Role
-from harborrl_operator.observed import Object, labels, name_of, pod_phase
+from harborrl_operator.constants import (
+    KIND,
+    LABEL_JOB,
+    LABEL_JOB_NAMESPACE,
+    LABEL_JOB_UID,
+    LABEL_MANAGED_BY,
+    LABEL_ROLE,
+    MANAGED_BY,
+    Role,
+)
+from harborrl_operator.errors import ClusterError
+from harborrl_operator.models import Settings
+from harborrl_operator.observed import Object, is_terminating, labels, name_of, pod_phase
 
 logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
 
 
-async def sweep(cluster: Cluster) -> int:
-    """Number of anchors removed. Raises ClusterError when the API server does not answer."""
+async def sweep(cluster: Cluster, settings: Settings) -> int:
+    """Number of objects removed. Raises ClusterError when the API server does not answer."""
     removed = 0
-    for anchor in await cluster.find("ConfigMap", None, f"{LABEL_ROLE}={Role.ANCHOR}"):
-        loss = await _loss(cluster, anchor)
-        if loss:
-            meta = anchor["metadata"]
-            await cluster.delete("ConfigMap", meta["namespace"], name_of(anchor), meta["uid"])
-            logger.info("removed anchor %s/%s: %s", meta["namespace"], name_of(anchor), loss)
-            removed += 1
+    # Only the chart's sandbox namespace is ours to look into when we serve a list of namespaces.
+    within = settings.sandbox_namespace if settings.namespaces else None
+    for kind, selector, loss_of in (
+        ("ConfigMap", f"{LABEL_ROLE}={Role.ANCHOR}", _loss_of_anchor),
+        ("RoleBinding", f"{LABEL_MANAGED_BY}={MANAGED_BY},{LABEL_JOB_NAMESPACE}", _loss_of_binding),
+    ):
+        for thing in await cluster.find(kind, within, selector):
+            loss = await loss_of(cluster, thing, settings)
+            if loss:
+                meta = thing["metadata"]
+                await cluster.delete(kind, meta["namespace"], name_of(thing), meta["uid"])
+                logger.info("removed %s %s/%s: %s", kind, meta["namespace"], name_of(thing), loss)
+                metrics.SWEPT.labels(kind).inc()
+                removed += 1
     return removed
 
 
-async def _loss(cluster: Cluster, anchor: Object) -> str:
+async def _loss_of_anchor(cluster: Cluster, anchor: Object, _: Settings) -> str:
     """What the anchor has lost; empty while all is there.
 
     Read live, never from a cache: a wrong answer would kill the sandboxes of a running job.
@@ -47,3 +69,22 @@ async def _loss(cluster: Cluster, anchor: Object) -> str:
         return ""  # the job's own anchor, which the servers of the job share
     pod = await cluster.get("Pod", namespace, server)
     return "its agent server is gone" if pod is None or pod_phase(pod) in ("Failed", "Succeeded") else ""
+
+
+async def _loss_of_binding(cluster: Cluster, binding: Object, settings: Settings) -> str:
+    """A binding that outlives its namespace would give its rights to whoever makes one of that name again."""
+    name = labels(binding)[LABEL_JOB_NAMESPACE]
+    if settings.namespaces and name not in settings.namespaces:
+        return ""  # another operator's
+    try:
+        namespace = await cluster.get("Namespace", None, name)
+    except ClusterError as error:
+        if settings.namespaces and error.is_refusal:
+            return "its namespace, and with it our rights there, is gone"
+        raise
+    if namespace is None:
+        return "its namespace is gone"
+    if is_terminating(namespace):
+        return "its namespace goes"
+    is_older = binding["metadata"]["creationTimestamp"] < namespace["metadata"]["creationTimestamp"]
+    return "its namespace is another one of that name" if is_older else ""

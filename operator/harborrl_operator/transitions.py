@@ -32,10 +32,13 @@ def transitions(before: JobStatus, after: JobStatus) -> list[Transition]:
     """Nothing for an unchanged status: events never repeat by the clock."""
     out: list[Transition] = []
     if before.phase != after.phase or not before.conditions:
-        kind = "Warning" if after.phase in _BAD_PHASES or after.reason in _BAD_REASONS else "Normal"
+        is_bad = after.phase in _BAD_PHASES or after.reason in (*_BAD_REASONS, Reason.APPLY_FAILED)
+        kind = "Warning" if is_bad else "Normal"
         out.append(Transition(kind, after.reason, f"{after.phase}: {after.message}"))
     if after.attempt != before.attempt:
         out.append(Transition("Warning", "AttemptFailed", after.message))
+    if after.reason == Reason.OPERATOR_ERROR and before.reason != after.reason:
+        out.append(Transition("Warning", after.reason, after.message))
     earlier = {condition.type: condition for condition in before.conditions}
     for condition in after.conditions:
         then = earlier.get(condition.type)

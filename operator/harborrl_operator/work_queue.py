@@ -23,7 +23,8 @@ class WorkQueue:
         self._concurrency = concurrency
         self._due: dict[Key, float] = {}
         self._running: dict[Key, asyncio.Task[None]] = {}
-        self._failures: dict[Key, int] = {}
+        self._failures: dict[Key, tuple[int, str]] = {}
+        """How often in a row, and how last."""
         self._wake = asyncio.Event()
 
     def add(self, key: Key, after: float = SETTLE_SECONDS) -> None:
@@ -63,15 +64,33 @@ class WorkQueue:
         return None
 
     async def _one(self, key: Key) -> None:
+        again: float | None = None
         try:
-            again = await self._work(key)
-            self._failures.pop(key, None)
-        except Exception:  # a bug in one job's pass must not stop the others; it is logged, counted and retried
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            again = min(FIRST_BACKOFF_SECONDS * 2 ** (failures - 1), LONGEST_BACKOFF_SECONDS)
-            logger.exception("pass over %s/%s failed, again in %.0f s", *key, again)
+            again = await self.once(key)
         finally:
             del self._running[key]
             self._wake.set()
         if again is not None:
             self.add(key, again)
+
+    async def once(self, key: Key) -> float | None:
+        """One pass; when to look again. A bug in one job's pass must not stop the others: it is logged and retried."""
+        try:
+            again = await self._work(key)
+        except Exception as error:  # noqa: BLE001 - see above
+            return self._after_failure(key, error)
+        self._failures.pop(key, None)
+        return again
+
+    def _after_failure(self, key: Key, error: Exception) -> float:
+        """Logs the first of a row of equal failures in full, then the 2nd, 4th, 8th … in one line."""
+        said = f"{type(error).__name__}: {error}"
+        count, before = self._failures.get(key, (0, said))
+        count += 1
+        self._failures[key] = (count, said)
+        pause: float = min(FIRST_BACKOFF_SECONDS * 2 ** min(count - 1, 10), LONGEST_BACKOFF_SECONDS)
+        if count == 1 or said != before:
+            logger.error("pass over %s/%s failed, again in %.0f s", *key, pause, exc_info=error)
+        elif count & (count - 1) == 0:
+            logger.error("pass over %s/%s failed %d times, again in %.0f s: %s", *key, count, pause, said)
+        return pause

@@ -2,12 +2,12 @@
 
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from devcluster.controlplane import RunningControlPlane
+from devcluster.controlplane import RunningControlPlane, control_plane
 from devcluster.gobuild import render_kuberay
 
 from harborrl_operator.cluster import Cluster
@@ -39,12 +39,10 @@ class Kubectl:
         return done.stdout
 
 
-@pytest.fixture(scope="session")
-def kubectl(api_server: RunningControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    folder = tmp_path_factory.mktemp("kuberay")
-    kubectl = Kubectl(api_server)
+def install_kinds(kubectl: Kubectl, folder: Path) -> None:
+    """Our CRD, KubeRay's and the namespace for sandboxes."""
     kuberay = folder / "kuberay.yaml"
-    render_kuberay(kuberay, api_server.kubectl)
+    render_kuberay(kuberay, kubectl.plane.kubectl)
     kubectl.ok("apply", "--server-side", "--filename", str(kuberay))
     kubectl.ok("apply", "--filename", str(ROOT / "crds" / "harborrljobs.yaml"))
     wait = ("wait", "--for=condition=Established", "crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io")
@@ -55,7 +53,30 @@ def kubectl(api_server: RunningControlPlane, tmp_path_factory: pytest.TempPathFa
         time.sleep(0.2)
     kubectl.ok("create", "namespace", "harborrl-sandboxes")
     kubectl.ok("label", "namespace", "harborrl-sandboxes", "harborrl.dev/sandboxes=true")
+
+
+@pytest.fixture(scope="session")
+def kubectl(api_server: RunningControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    kubectl = Kubectl(api_server)
+    install_kinds(kubectl, tmp_path_factory.mktemp("kuberay"))
     return kubectl
+
+
+@pytest.fixture(scope="session")
+def bare_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningControlPlane]:
+    """An API server without controllers: whatever happens to an object, the test did it or the operator."""
+    with control_plane(tmp_path_factory.mktemp("bare")) as running:
+        install_kinds(Kubectl(running), running.directory)
+        running.kill("kube-controller-manager")
+        yield running
+
+
+@pytest.fixture
+async def bare_cluster(bare_plane: RunningControlPlane) -> AsyncIterator[Cluster]:
+    """With every right on the bare API server."""
+    connected = await Cluster.connect(str(bare_plane.kubeconfig))
+    yield connected
+    await connected.close()
 
 
 @pytest.fixture
@@ -99,8 +120,9 @@ def submit(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.Complet
 
 
 @pytest.fixture(scope="session")
-def chart_roles() -> str:
-    """Manifests of the chart's roles."""
+def chart_roles(kubectl: Kubectl) -> str:
+    """Manifests of the chart's roles, and the namespace in which the operator's own is."""
+    kubectl.ok("create", "namespace", "harborrl-system")
     templates = ("-s", "templates/rbac-operator.yaml", "-s", "templates/rbac-jobs.yaml")
     command = [program("helm"), "template", "harborrl", str(ROOT / "charts" / "harborrl"), "--kube-version", "1.35.0"]
     command += ["--namespace", "harborrl-system", *templates]

@@ -39,6 +39,22 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("an address with a hexadecimal end", {"agentServer.url": "http://127.0.0.0x1"}, "stable name"),
     ("a user in front", {"agentServer.url": "http://user:pass@agents.team.svc"}, "stable name"),
     ("another scheme", {"agentServer.url": "file:///etc/passwd"}, "stable name"),
+    (
+        "a sandbox that ends before its verifier",
+        {"agentServer.sandbox.timeoutSeconds": 420},
+        "must exceed agentTimeoutSeconds + verifierSeconds",
+    ),
+    (
+        "an idle time-out that never acts",
+        {"agentServer.sandbox": {"timeoutSeconds": 1000, "idleTimeoutSeconds": 1000}},
+        "idleTimeoutSeconds must be below timeoutSeconds",
+    ),
+    (
+        "a secret in plain text",
+        {"trainer.env": [{"name": "ok", "value": "x"}, {"name": "wandb_api_key", "value": "canary"}]},
+        "spec.trainer.env[1]: Invalid value: the name looks like a secret",
+    ),
+    ("a variable of ours", {"trainer.env": [{"name": "HARBORRL_JOB", "value": "x"}]}, "set by the operator"),
     ("an unknown field", {"trainer.config.learningRate": 1}, "unknown field"),
     ("an unknown engine", {"trainer.engine": "verl"}, "Unsupported value"),
     ("a number out of range", {"retries.maxAttempts": 0}, "should be greater than or equal to 1"),
@@ -76,6 +92,9 @@ def test_is_accepted(submit: Submit, base: dict[str, Any], name: str) -> None:
     [
         {"rollout.agentTrialTimeoutSeconds": 660},
         {"agentServer.maxConcurrent": 8},
+        {"agentServer.sandbox": {"timeoutSeconds": 421, "idleTimeoutSeconds": 420}},
+        {"trainer.env": [{"name": "TOKENIZER", "value": "x"}, {"name": "API_KEY", "value": ""}]},
+        {"trainer.env": [{"name": "WANDB_API_KEY", "valueFrom": {"secretKeyRef": {"name": "w", "key": "k"}}}]},
         {"agentServer.maxConcurrent": 4, "trainer.extraArgs": "--rollout-batch-size 1"},
         {"agentServer.maxConcurrent": 4, "trainer.mode": "async"},
         {"agentServer.url": "http://agents.team.svc:30000", "rollout.agentTrialTimeoutSeconds": 10},

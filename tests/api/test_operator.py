@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -286,10 +287,10 @@ async def test_an_anchor_goes_with_its_job_and_not_before(
 ) -> None:
     submit()
     await cluster.create(anchor_of(await job_of(cluster, namespace), "job"))
-    assert await sweep(cluster) == 0
+    assert await sweep(cluster, hrl.SETTINGS) == 0
     kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
     assert submit().returncode == 0  # the same name again is another job
-    assert await sweep(cluster) == 1
+    assert await sweep(cluster, hrl.SETTINGS) == 1
 
 
 async def test_the_anchor_of_an_agent_server_goes_with_its_pod_and_the_jobs_own_stays(
@@ -307,9 +308,9 @@ async def test_the_anchor_of_an_agent_server_goes_with_its_pod_and_the_jobs_own_
     server = {"containers": [{"name": "server", "image": "server"}], "automountServiceAccountToken": False}
     meta = {"name": "agent-1", "namespace": namespace}
     await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": server})
-    assert await sweep(cluster) == 0
+    assert await sweep(cluster, hrl.SETTINGS) == 0
     kubectl.ok("delete", "pod", "agent-1", "-n", namespace)
-    assert await sweep(cluster) == 1
+    assert await sweep(cluster, hrl.SETTINGS) == 1
     assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-job") is not None
     assert await cluster.get("ConfigMap", "harborrl-sandboxes", f"{namespace}-server") is None
 
@@ -338,9 +339,30 @@ async def test_the_charts_roles_suffice_for_a_whole_life(
         assert conditions(await job_of(cluster, namespace))["Admitted"] == ("True", "Admitted")
         await report_success(kubectl, cluster, namespace)
         await operator(limited).reconcile(namespace, "quickstart")
-        await sweep(limited)
+        await sweep(limited, hrl.SETTINGS)
         await eventually(is_gone)
         denied = kubectl("auth", "can-i", "get", "secrets", "-A", "--as", user)
         assert denied.stdout.strip() == "no"
     finally:
         await limited.close()
+
+
+async def test_the_value_of_a_secret_that_a_job_names_is_in_nothing_else(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    canary = "canary-7f3a9c"
+    kubectl.ok("create", "secret", "generic", "keys", "-n", namespace, f"--from-literal=wandb={canary}")
+    reference = {"secretKeyRef": {"name": "keys", "key": "wandb"}}
+    named = {
+        "trainer.env": [{"name": "WANDB_API_KEY", "valueFrom": reference}],
+        "agentServer.adminSecretRef": {"name": "keys", "key": "wandb"},
+    }
+    with caplog.at_level(logging.DEBUG):
+        assert submit(named).returncode == 0
+        await walk_to_cluster(kubectl, cluster, namespace)
+    kinds = "hrl,configmaps,deployments,replicasets,pods,services,rayclusters,rolebindings,serviceaccounts,events"
+    everything = kubectl.ok("get", kinds, "-n", namespace, "-o", "json")
+    assert '"name": "keys"' in everything
+    assert everything.count('"kind": "RayCluster"') >= 1
+    assert canary not in everything
+    assert canary not in caplog.text

@@ -9,11 +9,12 @@ import pytest
 from devcluster.programs import find_program
 from devcluster.settings import load_settings
 
+from support import target
 from support.kube import Kube
 from support.kubectl import OPERATOR, SYSTEM, Kubectl, operator_running
 from support.workspace import MARK, ROOT, Workspace
 
-TO_DO = "run `python -m demo prepare`, which starts the cluster, builds the images and installs the chart"
+TO_DO = "run `make test-e2e`, which starts the cluster, builds the images and installs the chart before its tests"
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +23,7 @@ def kubectl() -> Kubectl:
     program = find_program("kubectl", load_settings())
     if program is None:
         pytest.fail(f"no kubectl here: {TO_DO}", pytrace=False)
-    kubectl = Kubectl(program, _kubeconfig())
+    kubectl = Kubectl(program, target.kubeconfig(os.environ, _dev_clusters_kubeconfig))
     found = kubectl.within(SYSTEM)("get", "crd/harborrljobs.harborrl.dev", OPERATOR, "--request-timeout=10s")
     if found.returncode:
         pytest.fail(f"no cluster with HarborRL on it ({found.stderr.strip()}): {TO_DO}", pytrace=False)
@@ -56,9 +57,6 @@ def workspace(kubectl: Kubectl, kube: Kube) -> Iterator[Workspace]:
         workspace.remove()
 
 
-def _kubeconfig() -> str:
-    """The environment's, else the dev cluster's."""
-    if given := os.environ.get("KUBECONFIG"):
-        return given
+def _dev_clusters_kubeconfig() -> str:
     command = [sys.executable, "-m", "devcluster", "kubeconfig"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603 - our own module

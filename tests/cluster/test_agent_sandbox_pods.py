@@ -1,6 +1,6 @@
 """The pod sandbox on a real cluster: the suite of all sandboxes, and what only pods can do.
 
-Needs KUBECONFIG and an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes its own namespaces.
+Needs an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes its own namespaces.
 """
 
 import asyncio

@@ -11,6 +11,7 @@ from harborrl_operator.observed import Observed
 from harborrl_operator.plan import plan
 from harborrl_operator.resolve import resolve
 from harborrl_operator.resources import preflight
+from support import reached
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 UID = "5f0c2a9e-8a1d-4a53-9a36-0b6f1f8e7d10"
@@ -269,7 +270,9 @@ def running_world(of: HarborRLJob, attempt: int = 1, **changes: Any) -> Observed
 
 
 def decide(of: HarborRLJob, seen: Observed, *, after: float = 0) -> Plan:
-    return plan(of, seen, SETTINGS, NOW + timedelta(seconds=after))
+    decided = plan(of, seen, SETTINGS, NOW + timedelta(seconds=after))
+    reached.note_status(decided.status)
+    return decided
 
 
 def then(of: HarborRLJob, decided: Plan, **changes: Any) -> HarborRLJob:

@@ -49,7 +49,7 @@ class Kubectl:
 
 @contextmanager
 def operator_scaled_to_zero(kubectl: Kubectl) -> Iterator[None]:
-    """No operator within; one again, and ready, afterwards."""
+    """No operator within; leader and spare again, and ready, afterwards."""
     system = kubectl.within(SYSTEM)
     system.ok("scale", OPERATOR, "--replicas=0")
     try:
@@ -62,7 +62,7 @@ def operator_scaled_to_zero(kubectl: Kubectl) -> Iterator[None]:
 
 
 def operator_running(kubectl: Kubectl) -> None:
-    """One operator, ready; heals what a killed test run left."""
+    """Leader and spare, ready; heals what a killed test run left."""
     system = kubectl.within(SYSTEM)
-    system.ok("scale", OPERATOR, "--replicas=1")
+    system.ok("scale", OPERATOR, "--replicas=2")
     system.ok("rollout", "status", OPERATOR, "--timeout=120s", timeout=130)

@@ -19,16 +19,16 @@ _RAW_FIELDS = ("recipeArgs", "extraArgs", "customConfigYaml")
 
 def admitted_specs() -> st.SearchStrategy[dict[str, Any]]:
     version = custom_resource_definition()["spec"]["versions"][0]
-    return _of(version["schema"]["openAPIV3Schema"]["properties"]["spec"], "spec")
+    return values_of(version["schema"]["openAPIV3Schema"]["properties"]["spec"], "spec")
 
 
-def _of(schema: dict[str, Any], name: str) -> st.SearchStrategy[Any]:
+def values_of(schema: dict[str, Any], name: str) -> st.SearchStrategy[Any]:
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):
         return st.one_of(st.integers(0, 10**12), st.from_regex(schema["pattern"], fullmatch=True))
     if schema["type"] == "array":
-        return st.lists(_of(schema["items"], name), min_size=schema.get("minItems", 0), max_size=2)
+        return st.lists(values_of(schema["items"], name), min_size=schema.get("minItems", 0), max_size=2)
     if schema["type"] == "object":
         return _object(schema)
     return _string(schema, name) if schema["type"] == "string" else _number(schema)
@@ -54,9 +54,11 @@ def _string(schema: dict[str, Any], name: str) -> st.SearchStrategy[str]:
 
 def _object(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     if "additionalProperties" in schema:
-        return st.dictionaries(st.sampled_from(["cpu", "memory"]), _of(schema["additionalProperties"], ""), max_size=2)
+        return st.dictionaries(
+            st.sampled_from(["cpu", "memory"]), values_of(schema["additionalProperties"], ""), max_size=2
+        )
     if "properties" not in schema:
         return _FREE
-    fields = {name: _of(field, name) for name, field in schema["properties"].items()}
+    fields = {name: values_of(field, name) for name, field in schema["properties"].items()}
     required = {name: fields.pop(name) for name in schema.get("required", ())}
     return st.fixed_dictionaries(required, optional=fields)

@@ -1,5 +1,7 @@
 """The chart renders what the operator expects. It needs helm, which `python -m devcluster build` compiles."""
 
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harborrl_operator import metrics
 from harborrl_operator.models import Settings
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
 from support.programs import program
@@ -38,7 +41,8 @@ def test_every_setting_of_the_operator_is_set_by_the_chart(helm: str) -> None:
     deployment = next(thing for thing in render(helm) if thing["kind"] == "Deployment")
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     assert {e["name"] for e in container["env"]} == {
-        f"HARBORRL_{name.upper()}" for name in Settings.__dataclass_fields__
+        *(f"HARBORRL_{name.upper()}" for name in Settings.__dataclass_fields__),
+        "POD_NAME",
     }
     literal = {e["name"]: e["value"] for e in container["env"] if "value" in e}
     assert Settings.from_environment(literal | {"HARBORRL_OPERATOR_NAMESPACE": "harborrl-system"}) == Settings()
@@ -53,9 +57,10 @@ def test_a_new_revision_restarts_the_operator_under_the_same_tag(helm: str) -> N
 
 def test_the_operator_may_bind_exactly_the_roles_that_the_chart_makes_for_jobs(helm: str) -> None:
     roles = {thing["metadata"]["name"]: thing for thing in render(helm) if thing["kind"] == "ClusterRole"}
-    bind = next(rule for rule in roles["harborrl-operator"]["rules"] if rule["verbs"] == ["bind"])
-    assert set(bind["resourceNames"]) == {AGENT_SERVER_ACCOUNT, TRAINER_ACCOUNT, SANDBOX_ROLE}
-    assert set(bind["resourceNames"]) <= roles.keys()
+    rules = [rule for rule in roles["harborrl-operator"]["rules"] if "bind" in rule["verbs"]]
+    bound = {name for rule in rules for name in rule["resourceNames"]}
+    assert bound == {AGENT_SERVER_ACCOUNT, TRAINER_ACCOUNT, SANDBOX_ROLE}
+    assert bound <= roles.keys()
 
 
 def test_no_role_reads_a_secret(helm: str) -> None:
@@ -91,3 +96,65 @@ def test_names_that_yaml_would_read_as_numbers_stay_names(helm: str) -> None:
     assert (named["Namespace"]["name"], named["ResourceQuota"]["namespace"]) == ("123", "123")
     assert (pod["priorityClassName"], pod["containers"][0]["image"]) == ("1e3", "0x1f")
     assert account["imagePullSecrets"] == [{"name": "456"}]
+
+
+def test_with_a_list_of_namespaces_the_operator_has_rights_in_them_and_none_on_the_cluster(helm: str) -> None:
+    things = render(helm, "--set", "watchNamespaces={a,b}")
+    bound = [
+        (thing["kind"], thing["metadata"].get("namespace"))
+        for thing in things
+        if thing["kind"].endswith("RoleBinding") and thing["subjects"][0]["name"] == "harborrl-operator"
+    ]
+    assert sorted(bound) == [(("RoleBinding"), name) for name in ("a", "b", "harborrl-sandboxes", "system")]
+    container = deployment_of(things)["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "HARBORRL_WATCH_NAMESPACES", "value": "a,b"} in container["env"]
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(1, 0), (2, 1)])
+def test_two_operators_are_drained_one_after_the_other(helm: str, replicas: int, budgets: int) -> None:
+    things = render(helm, "--set", f"operator.replicas={replicas}")
+    assert sum(thing["kind"] == "PodDisruptionBudget" for thing in things) == budgets
+    assert deployment_of(things)["spec"]["replicas"] == replicas
+
+
+def test_monitoring_objects_are_made_only_when_asked_for(helm: str) -> None:
+    kinds = {"ServiceMonitor", "PrometheusRule"}
+    assert not kinds & {thing["kind"] for thing in render(helm)}
+    asked = render(helm, "--set", "metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true")
+    assert kinds <= {thing["kind"] for thing in asked}
+
+
+def test_each_alert_asks_for_metrics_that_the_operator_has(helm: str) -> None:
+    rules = next(t for t in render(helm, "--set", "metrics.rules.enabled=true") if t["kind"] == "PrometheusRule")
+    names = {sample for family in metrics.REGISTRY.collect() for sample in (family.name, f"{family.name}_total")}
+    asked = re.findall(r"harborrl_\w+", " ".join(rule["expr"] for rule in rules["spec"]["groups"][0]["rules"]))
+    assert asked
+    assert set(asked) <= names
+
+
+def deployment_of(things: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(thing for thing in things if thing["kind"] == "Deployment")
+
+
+def notes(helm: str, folder: Path, *arguments: str) -> str:
+    """What `helm install` prints last. `helm template` prints no notes, so they become a manifest in a copy."""
+    chart = shutil.copytree(CHART, folder / "chart")
+    text = (chart / "templates" / "NOTES.txt").read_text()
+    (chart / "templates" / "_notes.tpl").write_text('{{ define "told" }}' + text + "{{ end }}")
+    (chart / "templates" / "told.yaml").write_text('told: {{ include "told" . | toJson }}')
+    done = run(helm, "template", "h", str(chart), "--kube-version", "1.35.0", "-s", "templates/told.yaml", *arguments)
+    assert done.returncode == 0, done.stderr
+    return str(yaml.safe_load(done.stdout)["told"])
+
+
+def test_images_that_only_a_dev_cluster_has_are_warned_of(helm: str, tmp_path: Path) -> None:
+    told = notes(helm, tmp_path, "--set", "images.operator=registry.example/operator:1")
+    (warning,) = (line for line in told.splitlines() if "WARNING" in line)
+    assert "images.agentServer, images.sandbox, images.trainer" in warning
+    assert "images.operator" not in warning
+
+
+def test_images_of_a_registry_are_not_warned_of(helm: str, tmp_path: Path) -> None:
+    names = ("operator", "agentServer", "trainer", "sandbox")
+    sets = [word for name in names for word in ("--set", f"images.{name}=registry.example/{name}:1")]
+    assert "WARNING" not in notes(helm, tmp_path, *sets)

@@ -1,14 +1,19 @@
 """What is refused before anything is held, and that the message carries the numbers and the way out."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harborrl_operator.checks import burst_notice
 from harborrl_operator.models import Settings
+from harborrl_operator.models.spec import ROLES
 from harborrl_operator.plan import plan
+from harborrl_operator.progress import read_progress, stall
 from harborrl_operator.resolve import resolve
-from support import hrl
+from harborrl_operator.resources.ray_cluster import ray_cluster
+from support import hrl, reached
 from support.hrl import condition, decide, deleted, message
 
 REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
@@ -25,7 +30,10 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "fewer slots than trials in flight",
         {"agentServer.maxConcurrent": 7},
         "ConcurrencyBelowInFlight",
-        "keeps 8 trials in flight but agentServer.maxConcurrent is 7. Set it to at least 8",
+        (
+            "keeps 8 trials in flight (rolloutBatchSize 2 x nSamplesPerPrompt 4) but agentServer.maxConcurrent is 7."
+            " Set it to at least 8"
+        ),
     ),
     (
         "fewer slots than raw flags ask for",
@@ -235,6 +243,7 @@ def test_gpu_nodes_that_share_a_node_bound_claim_are_refused() -> None:
 
 def test_miles_is_refused_before_anything_is_held_where_no_image_of_it_carries_our_driver() -> None:
     decided = plan(hrl.job(base=hrl.MINIMAL_SPEC), hrl.world(), Settings(), hrl.NOW)
+    reached.note_status(decided.status)
     assert condition(decided, "Admitted") == ("False", "EngineUnavailable")
     assert "trainer.engine: native" in message(decided, "Admitted")
     assert decided.apply == ()
@@ -265,7 +274,7 @@ def test_a_refill_above_the_slots_is_said_and_not_refused() -> None:
     assert condition(decided, "CapacityTight") == ("True", "BurstExceedsCapacity")
     assert "up to 16 trials" in message(decided, "CapacityTight")
     enough = hrl.job({**refill, "agentServer.maxConcurrent": 16})
-    assert burst_notice(resolve(enough, hrl.SETTINGS)) is None
+    assert condition(decide(enough, hrl.world()), "CapacityTight") == ("False", "CapacitySufficient")
 
 
 def test_a_source_job_that_is_deleted_after_the_first_admission_is_still_the_source() -> None:
@@ -277,3 +286,57 @@ def test_a_source_job_that_is_deleted_after_the_first_admission_is_still_the_sou
     assert "research/old-1234" in config["data"]["job.json"]
     edited = hrl.job({"resumeFrom": {"job": "other"}}, status=later.status)
     assert condition(decide(edited, hrl.world()), "Admitted") == ("False", "ResumeSourceInvalid")
+
+
+def test_a_gang_scheduler_of_the_installation_is_as_good_as_a_queue() -> None:
+    job = hrl.job({"trainer.allowPartialStart": False})
+    with_gang = replace(hrl.SETTINGS, gang_scheduler="volcano")
+    decided = plan(job, hrl.world(), with_gang, hrl.NOW)
+    assert condition(decided, "Admitted") == ("Unknown", "AwaitingPreflight")
+    cluster = ray_cluster(resolve(job, with_gang), 1, {})
+    assert cluster["metadata"]["labels"]["ray.io/gang-scheduling-enabled"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("modes", "refused"),
+    [
+        ({"models": ["ReadOnlyMany"], "work": ["ReadWriteMany"]}, ""),
+        ({"models": ["ReadWriteOnce"], "work": ["ReadWriteMany"]}, "share claim models"),
+        ({"models": ["ReadOnlyMany"], "work": ["ReadWriteOnce", "ReadOnlyMany"]}, "share claim work"),
+        ({"models": ["ReadWriteOncePod"], "work": ["ReadWriteMany"]}, "models has access mode ReadWriteOncePod"),
+    ],
+    ids=["readers share", "one node reads", "writers do not share", "one pod"],
+)
+def test_claims_must_reach_every_pod_that_mounts_them(modes: dict[str, list[str]], refused: str) -> None:
+    storage = {role: {"pvc": "models" if role in ("models", "tasks") else "work"} for role in ROLES}
+    claims = {name: {"metadata": {"name": name}, "spec": {"accessModes": wanted}} for name, wanted in modes.items()}
+    decided = decide(hrl.job({"trainer.gpusPerNode": 8, "storage": storage}), hrl.world(claims=claims))
+    assert (condition(decided, "Admitted")[1] == "ClaimNotShared") is bool(refused)
+    assert refused in message(decided, "Admitted")
+
+
+@given(
+    median=st.floats(0, 100_000),
+    ceiling=st.integers(1, 604_800),
+    factor=st.integers(2, 100),
+    waited=st.floats(0, 604_800),
+)
+def test_a_run_never_counts_as_stalled_within_its_trial_ceiling(
+    median: float, ceiling: int, factor: int, waited: float
+) -> None:
+    """I3: by construction, whatever the factor says."""
+    spec = hrl.job({"rollout.agentTrialTimeoutSeconds": ceiling, "progress": {"stallFactor": factor}}).spec
+    report = read_progress(hrl.progress(changes={"rollout.medianSeconds": median}), hrl.UID)
+    assert report is not None
+    stalled = stall(spec, report, hrl.ago(min(waited, ceiling)), hrl.NOW)
+    assert stalled is None
+
+
+@pytest.mark.parametrize("template", ["registry.example/{id}:1", "x/{task", "x/{}", "x/{task.name}", "x/{0}"])
+def test_an_image_template_with_other_names_is_refused_before_the_server_meets_it(template: str) -> None:
+    changes = {"agentServer.sandbox": {"images": {"template": template}}}
+    decided = decide(hrl.job(changes), hrl.world())
+    assert condition(decided, "Admitted") == ("False", "ImageUnresolved")
+    assert "{task} and {hash}" in message(decided, "Admitted")
+    own = decide(hrl.job(changes | {"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
+    assert condition(own, "Admitted")[1] != "ImageUnresolved"

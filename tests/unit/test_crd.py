@@ -1,10 +1,14 @@
 """The CRD is generated, small, and leaves what a preset may set without a default."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from harborrl_operator.crd import COPIES, REFERENCE, custom_resource_definition, render, render_reference
+from harborrl_operator.frozen import EXCEPT, FREE, FROZEN, PARTLY
 from harborrl_operator.models.framework import FrameworkConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,14 +29,26 @@ def test_it_fits_a_client_side_apply() -> None:
     assert yaml.safe_load(render())["metadata"]["name"] == "harborrljobs.harborrl.dev"
 
 
-def test_every_field_of_the_spec_says_what_it_means() -> None:
-    def silent(node: dict[str, object], path: str) -> list[str]:
-        children = node.get("properties") or {}
-        assert isinstance(children, dict)
-        own = [f"{path}.{name}" for name, child in children.items() if not child.get("description")]
-        return own + [hit for name, child in children.items() for hit in silent(child, f"{path}.{name}")]
+def fields(node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Every named field below `node` with its description, through lists too."""
+    for name, child in (node.get("properties") or {}).items():
+        yield f"{path}.{name}", child.get("description", "")
+        yield from fields(child, f"{path}.{name}")
+    if isinstance(node.get("items"), dict):
+        yield from fields(node["items"], f"{path}[]")
 
-    assert silent(SCHEMA["properties"]["spec"], "spec") == []
+
+@pytest.mark.parametrize("part", ["spec", "status"])
+def test_every_field_says_what_it_means(part: str) -> None:
+    described = dict(fields(SCHEMA["properties"][part], part))
+    assert len(described) > 40
+    assert [path for path, said in described.items() if not said.endswith((".", ")"))] == []
+
+
+def test_every_number_of_seconds_says_what_happens_beyond_it_or_when() -> None:
+    times = {path: said for path, said in fields(SCHEMA["properties"]["spec"], "spec") if path.endswith("Seconds")}
+    assert len(times) > 10
+    assert [path for path, said in times.items() if len(said.split()) < 6] == []
 
 
 def test_hyper_parameters_have_no_schema_default_since_presets_rank_above_defaults() -> None:
@@ -43,3 +59,11 @@ def test_hyper_parameters_have_no_schema_default_since_presets_rank_above_defaul
 
 def test_the_spec_itself_has_no_default_which_would_have_to_satisfy_the_rules() -> None:
     assert "default" not in SCHEMA["properties"]["spec"]
+
+
+def test_of_every_part_of_the_spec_somebody_has_decided_whether_a_running_attempt_takes_an_edit() -> None:
+    parts = sorted((*FROZEN, *PARTLY, *EXCEPT, *FREE))
+    assert parts == sorted(SCHEMA["properties"]["spec"]["properties"])
+    rules = "".join(rule["rule"] for rule in SCHEMA["x-kubernetes-validations"])
+    for part in FREE:
+        assert f"oldSelf.spec.{part}" not in rules

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from demo.learn import say
 from demo.memory import used_gib
+from demo.quickstart import closing
 from demo.report import Evaluation, difference, evaluations, lines, rises, spread_share, steps
+from demo.shell import ROOT, CommandError, Shell, shown
 from demo.story import is_finished, minutes_taken, news, refusal, succeeded
 
 
@@ -87,3 +89,26 @@ def test_the_verdict_does_not_hide_a_run_that_did_not_rise() -> None:
 
 def test_memory_in_use_is_total_less_available() -> None:
     assert used_gib("MemTotal:       4194304 kB\nMemFree: 1 kB\nMemAvailable:   1048576 kB\n") == 3.0
+
+
+def test_what_to_try_next_begins_with_the_cluster_and_asks_no_program_for_it() -> None:
+    """An empty KUBECONFIG means the user's own cluster to kubectl, and one of the next lines applies a manifest."""
+    ended = {"metadata": {"namespace": "quickstart", "name": "quickstart", "uid": "0123456789"}}
+    told = closing(ended, access="export KUBECONFIG=/state/kubeconfig PATH=/cache/bin:$PATH", whole="Whole time 9 s.")
+    typed = [line.strip() for line in told.partition("Try next")[2].splitlines()[1:]]
+    assert typed[0] == "export KUBECONFIG=/state/kubeconfig PATH=/cache/bin:$PATH"
+    assert {line.split()[0] for line in typed[1:]} == {"kubectl", "make"}
+    assert "$(" not in told
+
+
+def test_a_command_is_shown_as_it_can_be_typed_in_the_checkout() -> None:
+    assert shown([f"{ROOT}/.venv-demo/bin/python", "-m", "devcluster", "up"]) == (
+        ".venv-demo/bin/python -m devcluster up"
+    )
+    assert shown(["/cache/bin/helm", "list"]) == "helm list"
+
+
+def test_a_program_that_is_not_installed_is_told_in_one_line() -> None:
+    for call in (Shell.here().run, Shell.here().read):
+        with pytest.raises(CommandError, match="no-helm is not installed"):
+            call(["no-helm", "list"])

@@ -7,9 +7,9 @@ import pytest
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError, UnsupportedFieldError
+from harborrl_operator.faults import with_failures
 from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.observe import observe
-from harborrl_operator.reconcile import with_failures
 from harborrl_operator.resolve import resolve
 from harborrl_operator.resources.ray_cluster import ray_cluster
 from support import golden, hrl, kueue

@@ -7,6 +7,7 @@ from typing import Any, cast
 import kopf
 import pytest
 
+from harborrl_operator.applied import Applied
 from harborrl_operator.constants import Role
 from harborrl_operator.handlers import child_changed
 from harborrl_operator.names import JobNames
@@ -16,8 +17,16 @@ NAMES = JobNames("research", "quickstart", "5f0c2a9e")
 
 async def asked_by(role: Role) -> list[tuple[str, str]]:
     keys: list[tuple[str, str]] = []
-    memo = kopf.Memo(runtime=SimpleNamespace(queue=SimpleNamespace(add=keys.append)))
-    arguments: dict[str, Any] = {"name": "x", "type": "MODIFIED", "labels": NAMES.labels(role), "memo": memo}
+    runtime = SimpleNamespace(queue=SimpleNamespace(add=keys.append), applied=Applied())
+    memo = kopf.Memo(runtime=runtime)
+    body = {"kind": "Pod", "metadata": {"name": "x", "namespace": "research"}}
+    arguments: dict[str, Any] = {
+        "name": "x",
+        "type": "MODIFIED",
+        "labels": NAMES.labels(role),
+        "memo": memo,
+        "body": body,
+    }
     changed = cast("Callable[..., Awaitable[None]]", child_changed)  # kopf types what it decorates as returning object
     await changed(**arguments)
     return keys

@@ -1,10 +1,13 @@
 """What an image build takes from the machine it runs on, and when it decides that nothing has changed."""
 
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from images import host, targets
+from images.engines import detect
+from images.process import BuildError
 from images.targets import BY_NAME, Target
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,3 +125,35 @@ def test_every_path_that_a_target_is_made_from_exists_and_is_in_the_dockerfile(t
     for source in target.sources:
         assert (ROOT / source).exists()
         assert source in dockerfile
+
+
+def programs(*present: str) -> Callable[[Sequence[str]], str | None]:
+    return lambda argv: "there" if argv[0] in present else None
+
+
+@pytest.mark.parametrize(
+    ("cluster", "present", "engine"),
+    [
+        ("own", ("docker", "buildah"), "buildah"),
+        ("kind", ("docker", "buildah"), "docker"),
+        ("context:prod", ("docker", "buildah"), "docker"),
+        (None, ("docker", "buildah"), "docker"),
+        (None, ("buildah",), "buildah"),
+    ],
+)
+def test_images_are_built_where_the_cluster_reads_them(cluster: str | None, present: list[str], engine: str) -> None:
+    """A build into the other storage takes a quarter of an hour and then cannot be loaded."""
+    assert detect(0, cluster, programs(*present)).name == engine
+
+
+@pytest.mark.parametrize(
+    ("cluster", "present", "user", "wanted"),
+    [
+        ("own", ["docker"], 0, "install buildah"),
+        ("kind", ["buildah"], 0, "start Docker"),
+        ("own", ["buildah"], 1, "root"),
+    ],
+)
+def test_a_missing_engine_is_told_with_what_to_do(cluster: str, present: list[str], user: int, wanted: str) -> None:
+    with pytest.raises(BuildError, match=wanted):
+        detect(user, cluster, programs(*present))

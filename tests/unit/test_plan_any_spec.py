@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
+from harborrl_operator.plan import plan
 from support import hrl
 from support.specs import admitted_specs
 
@@ -43,10 +44,10 @@ def pass_over(spec: dict[str, Any]) -> str:
     named = {volume.pvc for role in roles if (volume := getattr(job.spec.storage, role))}
     claims = {name: hrl.claim(name) for name in (*named, "harborrl-data")}
     seen: dict[str, Any] = {"deployment": hrl.deployment(), "claims": claims}
-    decided = hrl.decide(job, hrl.world(**seen))
+    decided = plan(job, hrl.world(**seen), hrl.SETTINGS, hrl.NOW)
     if decided.status.phase == "Preflight" and job.spec.resume_from is None:
         passed = hrl.preflight_pod(job, exit_code=0, message=hrl.PASSED)
-        decided = hrl.decide(job, hrl.world(**seen, preflight_pod=passed))
+        decided = plan(job, hrl.world(**seen, preflight_pod=passed), hrl.SETTINGS, hrl.NOW)
     json.dumps([decided.apply, decided.status.model_dump(by_alias=True, mode="json")], allow_nan=False)
     assert decided.status.reason
     return decided.status.phase

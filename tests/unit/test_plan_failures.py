@@ -379,3 +379,36 @@ def test_the_active_deadline_ends_a_running_job() -> None:
     started = then(job, decide(job, hrl.world()))
     decided = decide(started, hrl.running_world(job, progress=hrl.progress()), after=3601)
     assert condition(decided, "Failed") == ("True", "ActiveDeadlineExceeded")
+
+
+def test_a_driver_that_fails_by_itself_in_every_attempt_fails_the_job() -> None:
+    job = hrl.job({"retries": {"maxApplicationFailures": 1}})
+    seen = hrl.running_world(job, progress=hrl.progress("FAILED", message="loss is NaN", failure="application"))
+    decided = hrl.decide(job, seen)
+    assert hrl.condition(decided, "Failed") == ("True", "ApplicationFailure")
+    assert "loss is NaN" in hrl.message(decided, "Failed")
+
+
+def test_a_trainer_pod_that_ended_is_named_with_its_last_words() -> None:
+    ended = {"terminated": {"exitCode": 0}}
+    status = {"name": "ray-worker", "image": "i", "state": ended}
+    worker = hrl.trainer_pod("worker", phase="Failed", ready=False, containerStatuses=[status], message="evicted")
+    decided = hrl.decide(hrl.job(), hrl.running_world(hrl.job(), trainer_pods=(hrl.trainer_pod(), worker)))
+    assert hrl.condition(decided, "TrainerReady") == ("False", "PodFailed")
+    assert "quickstart-a1-worker failed: evicted" in hrl.message(decided, "TrainerReady")
+
+
+def test_a_driver_without_a_rollout_yet_is_progressing() -> None:
+    seen = hrl.running_world(hrl.job(), progress=hrl.progress(changes={"rollout": None}))
+    assert hrl.condition(hrl.decide(hrl.job(), seen), "Progressing") == ("True", "WaitingForFirstRollout")
+
+
+def test_between_two_attempts_status_names_no_cluster_so_that_the_spec_may_be_corrected() -> None:
+    """The API server's transition rules go by this field (docs/decisions/0023)."""
+    job = hrl.job()
+    running = hrl.decide(job, hrl.running_world(job, progress=hrl.progress()))
+    assert running.status.trainer is not None
+    assert running.status.trainer.ray_cluster == "quickstart-a1"
+    failed = hrl.running_world(job, progress=hrl.progress("FAILED", message="x", failure="application"))
+    between = hrl.decide(hrl.then(job, running), failed).status
+    assert (between.attempt, between.trainer and between.trainer.ray_cluster) == (2, None)

@@ -11,6 +11,8 @@ def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() 
     assert applied(decided) == [
         "ServiceAccount/harborrl-trainer",
         "RoleBinding/harborrl-trainer",
+        "Role/harborrl-trainer-quickstart",
+        "RoleBinding/harborrl-trainer-quickstart",
         "ServiceAccount/harborrl-agent-server",
         "RoleBinding/harborrl-agent-server",
         "RoleBinding/harborrl-sandboxes-research",
@@ -27,7 +29,8 @@ def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() 
 def test_the_accounts_are_not_owned_by_the_job_and_everything_else_in_its_namespace_is() -> None:
     for thing in decide(hrl.job(), hrl.world()).apply:
         owned = "ownerReferences" in thing["metadata"]
-        assert owned == (thing["kind"] not in ("ServiceAccount", "RoleBinding")), thing["metadata"]["name"]
+        of_the_namespace = ("harborrl-trainer", "harborrl-agent-server", "harborrl-sandboxes-research")
+        assert owned == (thing["metadata"]["name"] not in of_the_namespace), thing["metadata"]["name"]
 
 
 def test_the_preflight_starts_once_the_agent_server_is_ready() -> None:
@@ -137,7 +140,7 @@ def test_an_edit_during_an_attempt_changes_nothing_that_runs_and_is_said() -> No
     assert applied(decided) == []
     assert deleted(decided) == []
     assert decided.status.phase == "Running"
-    assert "takes effect with the next attempt" in message(decided, "Admitted")
+    assert "takes effect with the next attempt or resume" in message(decided, "Admitted")
 
 
 def test_a_report_that_somebody_deleted_is_made_again_whatever_was_edited() -> None:

@@ -14,6 +14,7 @@ from harborrl_operator.models import HarborRLJob
 from harborrl_operator.models.status import FailureCounts, LossStatus
 from harborrl_operator.observed import Observed
 from harborrl_operator.plan import plan
+from harborrl_operator.resources.config_maps import stop_request
 from support import hrl, kueue
 
 LABEL = re.compile(r"[a-z0-9A-Z]([-._a-z0-9A-Z]{0,61}[a-z0-9A-Z])?")
@@ -227,7 +228,7 @@ def test_what_is_suspended_holds_nothing_and_what_does_not_run_does_not_stall(
 
 @given(
     name=st.from_regex(r"[a-z]([-a-z0-9]{0,41}[a-z0-9])?", fullmatch=True),
-    attempt=st.integers(1, 99),
+    attempt=st.integers(1, 3 * 99),
     claim=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
 )
 @settings(max_examples=100, deadline=None)
@@ -239,7 +240,7 @@ def test_every_derived_name_and_label_is_valid_for_every_valid_job_name(name: st
     decided = hrl.decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod, claims=claims))
     kinds = [thing["kind"] for thing in decided.apply]
     assert "RayCluster" in kinds
-    for thing in decided.apply:
+    for thing in (*decided.apply, stop_request(job, "r", attempt, 1)):
         assert NAME.fullmatch(thing["metadata"]["name"]), thing["metadata"]["name"]
         assert len(thing["metadata"]["name"]) <= 53
         for value in thing["metadata"].get("labels", {}).values():

@@ -184,6 +184,27 @@ class TestASuspendTakenBack:
         assert gone.status.attempt == 1
         assert "Pod/quickstart-preflight" in applied(gone)
 
+    def test_takes_the_cluster_away_again_when_the_api_server_refused_to_the_first_time(self) -> None:
+        resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
+        first = decide(resumed, self.seen("STOPPED"), after=3)
+        assert "RayCluster/quickstart-a1" in deleted(decide(then(resumed, first), self.seen("STOPPED"), after=9))
+
+    def test_does_not_take_the_next_cluster_away_for_the_last_ones_report(self) -> None:
+        resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
+        gone_on = then(resumed, decide(resumed, self.seen("STOPPED"), after=3))
+        anew = hrl.ray_cluster(job())
+        anew["metadata"]["uid"] = "rc-next"
+        seen = hrl.running_world(
+            job(), ray_clusters={"quickstart-a1": anew}, trainer_pods=(), progress=hrl.progress("STOPPED")
+        )
+        decided = decide(gone_on, seen, after=20)
+        assert deleted(decided) == []
+        assert decided.status.attempt == 1
+        begun = hrl.running_world(
+            job(), ray_clusters={"quickstart-a1": anew}, progress=hrl.progress("FAILED", incarnation=2)
+        )
+        assert decide(then(gone_on, decided), begun, after=30).status.attempt == 2
+
     def test_and_given_again_asks_anew(self) -> None:
         resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
         back = decide(resumed, self.seen("RUNNING"), after=3)
@@ -197,6 +218,19 @@ def test_a_driver_that_has_not_begun_is_not_waited_for(state: str) -> None:
     suspended = hrl.job({"suspend": True})
     decided = decide(suspended, running_world(suspended, state))
     assert set(deleted(decided)) == {"RayCluster/quickstart-a1", "Deployment/quickstart-agent"}
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+def test_what_a_driver_reports_after_its_release_costs_nothing(suspend: bool) -> None:
+    """It had not reported at all when it was released; its pod still ends, suspended or resumed meanwhile."""
+    suspended = hrl.job({"suspend": True})
+    released = decide(suspended, hrl.running_world(suspended))
+    late = hrl.progress("FAILED", failure="infrastructure")
+    ending = hrl.world(progress=late, progress_exists=True, trainer_pods=(hrl.trainer_pod(terminating=True),))
+    later = decide(then(suspended, released, suspend=suspend), ending, after=5)
+    assert (later.status.attempt, later.status.failures) == (1, None)
+    gone = hrl.world(deployment=hrl.deployment(), progress=late, progress_exists=True)
+    assert decide(then(suspended, later, suspend=False), gone, after=9).status.attempt == 1
 
 
 def test_a_job_that_is_suspended_before_it_ever_ran_holds_nothing_from_the_start() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from harborrl_operator.budgets import FINAL_REASON
+from harborrl_operator.constants import Reason
 from harborrl_operator.models import HarborRLJob
 from harborrl_operator.observed import Observed
 from support import hrl
@@ -38,6 +40,10 @@ def runs(state: str = "RUNNING", **changes: Any) -> Observed:
 def gone(state: str, **changes: Any) -> Observed:
     """No cluster and no pod; the last report stays."""
     return hrl.world(**SERVER, progress=hrl.progress(state), progress_exists=True, **changes)
+
+
+def spelled(row: "Row") -> str:
+    return row.sentence.replace(" ", "_")
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,37 @@ ROWS = [
         "Failed",
         "StorageFailure",
         deletes=ALL,
+    ),
+    Row(
+        "a start at 0 beside a checkpoint is refused for good",
+        runs(progress=hrl.progress("FAILED", {"driver.cause": "RestartAtZero"}, failure="storage")),
+        "Failed",
+        "RestartAtZero",
+        deletes=ALL,
+    ),
+    Row(
+        "a driver that failed by itself as often as it may fails the job",
+        runs("FAILED", failure="application"),
+        "Failed",
+        "ApplicationFailure",
+        spec={"retries.maxApplicationFailures": 1},
+        deletes=ALL,
+    ),
+    Row(
+        "infrastructure that was lost as often as it may be fails the job",
+        runs("FAILED", failure="infrastructure"),
+        "Failed",
+        "InfrastructureFailure",
+        spec={"retries.maxAttempts": 1},
+        deletes=ALL,
+    ),
+    Row(
+        "a failed job that keeps its cluster gives back everything else",
+        runs("FAILED", failure="infrastructure"),
+        "Failed",
+        "InfrastructureFailure",
+        spec={"retries.maxAttempts": 1, "retries.keepClusterSeconds": 60},
+        deletes=frozenset({AGENT}),
     ),
     Row(
         "a head that ends while it saves is waited for",
@@ -267,7 +304,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.sentence.replace(" ", "_") for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=spelled)
 def test(row: Row) -> None:
     job = hrl.job(row.spec)
     for step in row.life:
@@ -281,6 +318,23 @@ def test(row: Row) -> None:
 
 def edited(job: HarborRLJob, changes: dict[str, Any]) -> HarborRLJob:
     return replace(job, spec=job.spec.model_copy(update=changes))
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.phase in ("Succeeded", "Failed")], ids=spelled)
+def test_however_a_job_ends_it_holds_nothing_that_costs_unless_it_was_told_to(row: Row) -> None:
+    held = {f"RayCluster/{name}" for name in row.seen.ray_clusters} | ({AGENT} if row.seen.deployment else set())
+    assert held - row.deletes == ({RAY} if "retries.keepClusterSeconds" in row.spec else set())
+
+
+def test_every_end_has_a_row() -> None:
+    ends = {row.reason for row in ROWS if row.phase in ("Succeeded", "Failed")}
+    assert ends == {
+        Reason.COMPLETED,
+        Reason.RESTART_AT_ZERO,
+        Reason.START_DEADLINE_EXCEEDED,
+        Reason.ACTIVE_DEADLINE_EXCEEDED,
+        *FINAL_REASON.values(),
+    }
 
 
 def test_every_phase_is_reached_by_a_row() -> None:

@@ -15,12 +15,13 @@ from harborrl_trainer.preflight.data import check_data
 from harborrl_trainer.preflight.findings import Outcome
 from harborrl_trainer.preflight.model import check_model, parameter_count
 from harborrl_trainer.preflight.storage import MIB, check_resume, check_volume, checkpoint_bytes
-from support import jobs
+from support import jobs, reached
 
 HEALTHY: dict[str, Any] = json.loads((jobs.CONTRACTS / "health.json").read_text()) | {"free": 8, "in_flight": 0}
 
 
 def told(outcome: Outcome) -> list[tuple[str, str]]:
+    reached.note_outcome(outcome)
     return [(finding.severity, finding.reason) for finding in outcome.findings]
 
 
@@ -133,7 +134,8 @@ def volumes(tmp_path: Path) -> Path:
 def test_whole_tasks_are_accepted_and_counted(volumes: Path) -> None:
     jobs.make_task(volumes / "tasks", "greet")
     jobs.make_task(volumes / "tasks", "sort")
-    assert check_data(jobs.job(volumes)) == Outcome([], {"prompts": 2})
+    outcome = check_data(jobs.job(volumes))
+    assert (outcome.findings, outcome.facts["prompts"]) == ([], 2)
 
 
 @pytest.mark.parametrize("remove_root", [True, False])
@@ -217,7 +219,7 @@ def test_the_evaluation_set_is_checked_like_the_training_set(volumes: Path) -> N
     held_out = data_set(volumes, row("greet"), row("gone"))
     outcome = check_data(jobs.job(volumes, eval=held_out))
     assert told(outcome) == [("refuse", "TaskNotFound")]
-    assert outcome.facts == {"prompts": 1, "evalPrompts": 2}
+    assert (outcome.facts["prompts"], outcome.facts["evalPrompts"]) == (1, 2)
 
 
 # agent server
@@ -290,6 +292,28 @@ def test_busy_slots_are_left_overs_of_an_own_server_and_other_peoples_of_a_share
 ) -> None:
     outcome = check_agent_server(jobs.job(tmp_path, agentServer__owned=owned), Health(HEALTHY | {"free": 3}))
     assert told(outcome) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("promised", "free", "left", "more"),
+    [(24, 32, None, 0), (25, 32, 7, 1), (0, 7, 7, 1), (24, 7, 7, 1), (40, 32, 0, 16)],
+    ids=["just enough", "one promised too many", "one taken too many", "both", "promised more than there is"],
+)
+def test_what_other_jobs_were_promised_is_not_free(
+    tmp_path: Path, promised: int, free: int, left: int | None, more: int
+) -> None:
+    job = jobs.job(tmp_path, agentServer__owned=False, agentServer__promised=promised)
+    outcome = check_agent_server(job, Health(HEALTHY | {"capacity": 32, "free": free}))
+    assert told(outcome) == ([] if left is None else [("refuse", "CapacityTooSmall")])
+    if left is not None:
+        said = f"which leaves {left}. Wait for the others, give the server {more} more slots"
+        assert said in only_message(outcome)
+
+
+def test_raw_flags_count_when_slots_are_compared(tmp_path: Path) -> None:
+    outcome = check_agent_server(jobs.job(tmp_path, inFlight=16), Health(HEALTHY))
+    assert told(outcome) == [("refuse", "CapacityTooSmall")]
+    assert "The job's arguments keep 16 trials in flight, but the agent server runs 8" in only_message(outcome)
 
 
 @pytest.mark.parametrize(("ceiling", "verdict"), [(660, []), (659, [("refuse", "TimeoutOrder")])])
@@ -373,3 +397,23 @@ def test_losing_everything_to_a_torn_checkpoint_is_said(volumes: Path) -> None:
 def test_a_resume_source_without_checkpoint_is_refused(volumes: Path) -> None:
     outcome = check_resume(jobs.job(volumes, resumeFrom={"path": "research/other-00000000"}))
     assert told(outcome) == [("refuse", "ResumeSourceInvalid")]
+
+
+def test_checkpoints_that_cannot_be_listed_are_no_start_from_the_model(unprivileged: Path) -> None:
+    jobs.make_volumes(unprivileged)
+    job = jobs.job(unprivileged)
+    run = unprivileged / "checkpoints" / job.run_path
+    run.mkdir(parents=True)
+    run.chmod(0)
+    try:
+        assert told(check_resume(job)) == [("refuse", "VolumeNotReadable")]
+    finally:
+        run.chmod(0o700)
+
+
+def test_a_start_at_0_beside_a_whole_checkpoint_is_refused_before_anything_is_held(volumes: Path) -> None:
+    checkpoint(volumes, "a1/i1/checkpoints/iter_0000005")
+    claims = [{"attempt": attempt, "incarnation": 1, "firstRollout": 0, "resumedFrom": None} for attempt in (1, 2)]
+    run = volumes / "checkpoints" / "research" / "quickstart-5f0c2a9e"
+    (run / "index.json").write_text(json.dumps({"schemaVersion": 1, "claims": claims}))
+    assert told(check_resume(jobs.job(volumes))) == [("refuse", "RestartAtZero")]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from harborrl_trainer.__main__ import main
 from harborrl_trainer.preflight.findings import Finding, Outcome, Reason, accepted, refuse, render, warn
 from harborrl_trainer.preflight.run import run_checks
-from support import jobs
+from support import jobs, reached
 
 
 class HealthHandler(BaseHTTPRequestHandler):
@@ -89,6 +89,7 @@ def test_a_check_that_hangs_becomes_a_finding_and_holds_up_no_other() -> None:
 
     findings, facts = run_checks([("traces volume", hang), ("model", lambda: Outcome(facts={"a": 1}))], seconds=0.2)
     never.set()
+    reached.note_outcome(Outcome(findings))
     assert [finding.reason for finding in findings] == ["CheckTimedOut"]
     assert "traces volume" in findings[0].message
     assert facts == {"a": 1}

@@ -100,3 +100,12 @@ def test_copying_replaces_what_differs_and_what_a_killed_copy_left(source: Path,
     assert sorted(path.name for path in (to / "tasks/first").iterdir()) == ["file"]
     assert (to / "models/small/file").exists()
     assert not (to / "tasks/.second.partial").exists()
+
+
+@pytest.mark.parametrize("name", ["volumes.yaml", "job.yaml", "learn.yaml"])
+def test_the_readmes_line_for_another_cluster_renames_every_image(name: str) -> None:
+    (line,) = (line for line in (EXAMPLE / "README.md").read_text().splitlines() if line.startswith("sed "))
+    program = line.split("'")[1]
+    done = subprocess.run(["sed", program, EXAMPLE / name], capture_output=True, text=True, check=True)  # noqa: S603, S607 - our own line
+    assert "registry.example/harborrl/base:1" in done.stdout
+    assert "localhost" not in done.stdout

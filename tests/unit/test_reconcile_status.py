@@ -8,9 +8,10 @@ import pytest
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError
+from harborrl_operator.faults import with_failures
 from harborrl_operator.liveness import LONGEST_AGE_SECONDS, LONGEST_SILENCE_SECONDS, WATCHED, Liveness, heartbeat
 from harborrl_operator.models import InvalidJobError, parse_job
-from harborrl_operator.reconcile import Reconciler, with_failures
+from harborrl_operator.reconcile import Reconciler
 from support import hrl
 
 LATER = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)

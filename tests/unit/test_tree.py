@@ -4,6 +4,7 @@ import ast
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,18 @@ def test_what_is_installed_into_a_checkout_is_not_judged(tmp_path: Path) -> None
         (tmp_path / name).mkdir()
         (tmp_path / name / "module.py").touch()
     assert files(".py", tmp_path) == [tmp_path / "tests" / "module.py"]
+
+
+def test_what_is_installed_is_not_linted_in_a_tree_without_git_either(tmp_path: Path) -> None:
+    ruff = shutil.which("ruff", path=Path(sys.executable).parent)
+    assert ruff is not None
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name in (".venv", ".venv-demo", ".venv-model", "tests"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "module.py").touch()
+    command = [ruff, "check", "--show-files", "."]
+    listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603 - the list above
+    assert [Path(line).parent.name for line in listed.stdout.split() if line.endswith(".py")] == ["tests"]
 
 
 def test_every_relative_link_of_the_documentation_leads_to_a_file() -> None:

@@ -149,6 +149,29 @@ class Budgets(_Part):
         )
 
 
+class Amounts(_Part):
+    """Requests and limits by Kubernetes resource name, as quantities."""
+
+    requests: dict[str, int | str] = {}
+    limits: dict[str, int | str] = {}
+
+
+class Images(_Part):
+    map: dict[str, str] = {}
+    template: str | None = None
+
+
+class Sandbox(_Part):
+    """What preflight needs of the resolved `agentServer.sandbox`."""
+
+    backend: str = "kubernetes"
+    images: Images = Images()
+    limits: Amounts = Amounts()
+    """`limits` of it: most that a task may ask for."""
+    defaults: Amounts = Amounts()
+    """What a task gets that asks for nothing."""
+
+
 class AgentServer(_Part):
     url: Annotated[str, Field(pattern=r"^https?://")]
     owned: bool = True
@@ -157,6 +180,11 @@ class AgentServer(_Part):
     agent_name: str = "bash"
     agent_kwargs: dict[str, Any] = {}
     budgets: Budgets = Budgets()
+    promised: Annotated[int, Field(ge=0)] = 0
+    """Slots of a shared server that other jobs were promised."""
+    sandbox: Sandbox = Sandbox()
+    sandbox_image: str | None = None
+    """Image of tasks for which nothing else gives one."""
     reward_key: str | None = None
     """Which key of a verifier's several rewards is trained on; null where the verifier gives one."""
 
@@ -205,6 +233,8 @@ class JobDocument(_Part):
     trainer_host: str
     """Stable name under which sandboxes and the agent server reach the session server."""
     rollout: Rollout = Rollout()
+    in_flight: Count | None = None
+    """Trials that all layers of the arguments keep in flight; unset: `rolloutBatchSize x nSamplesPerPrompt`."""
     agent_server: AgentServer
     storage: Storage
     run_path: RelativePath

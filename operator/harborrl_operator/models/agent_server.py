@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harborrl_operator.models.base import FreeForm, Model, Path, Seconds, nested
+from harborrl_operator.models.base import FreeForm, Image, Model, ObjectName, Seconds, nested
 from harborrl_operator.models.trainer import Resources
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
@@ -13,10 +13,10 @@ DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_
 class SecretRef(Model):
     """A key of a Secret in the job's namespace."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Secret name."""
-    key: Annotated[str, Field(min_length=1, max_length=253)] = "secret"
-    """Key in it."""
+    name: ObjectName
+    """Name of the Secret."""
+    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = "secret"
+    """Key in the Secret."""
 
 
 class SandboxImages(Model):
@@ -42,17 +42,17 @@ class SandboxSpec(Model):
     images: SandboxImages = nested(SandboxImages)
     """Where sandbox images come from."""
     limits: Resources | None = None
-    """Most that a task may ask for."""
+    """Most that a task may ask for (`limits` of it); preflight refuses a task that asks for more. Unset: no bound."""
     defaults: Resources | None = None
-    """What a task gets that asks for nothing."""
+    """What a task gets that asks for nothing; a ResourceQuota refuses pods without what it counts. Unset: nothing."""
     node_selector: dict[str, str] = Field(default_factory=dict)
-    """Nodes for sandboxes."""
+    """Labels of the nodes that take sandboxes. Unset: any."""
     tolerations: Annotated[list[FreeForm], Field(max_length=32)] = Field(default_factory=list)
-    """Tolerations of sandbox pods."""
-    priority_class_name: str | None = None
-    """Priority class of sandbox pods."""
-    runtime_class_name: str | None = None
-    """Runtime class of sandbox pods, for example gvisor."""
+    """Taints that sandbox pods tolerate, as in a pod."""
+    priority_class_name: ObjectName | None = None
+    """Priority class of sandbox pods. Unset: the cluster's default."""
+    runtime_class_name: ObjectName | None = None
+    """Runtime class of sandbox pods, for example gvisor. Unset: the node's default runtime, a plain container."""
     timeout_seconds: Seconds | None = None
     """Life of a sandbox. Unset: trial ceiling + 300 s; the documented 1800 s would end before any 5400 s agent."""
     idle_timeout_seconds: Seconds | None = None
@@ -66,15 +66,19 @@ class AgentServerSpec(Model):
     max_concurrent: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Trials at once. Unset: exactly what the job keeps in flight. Below that the job is refused."""
     agent_timeout_seconds: Seconds = 5400
-    """The authoritative limit of one agent run, counted from when the slot is taken."""
+    """The authoritative limit of one agent run, s, counted from when the slot is taken; see
+    `rollout.onAgentTimeout`.
+    """
     environment_start_seconds: Seconds = 600
-    """Hard cap on starting the sandbox."""
+    """Hard cap on starting the sandbox, s. Default 600: pulling a large image to a cold node. Beyond it the trial
+    is lost.
+    """
     agent_setup_seconds: Seconds = 360
-    """Hard cap on installing the agent in the sandbox."""
+    """Hard cap on installing the agent in the sandbox, s. Default 360, Harbor's own; `bash` installs nothing."""
     verifier_seconds: Seconds = 600
-    """Hard cap on the verifier."""
+    """Hard cap on the verifier, s. Default 600, Harbor's own. Beyond it there is no reward, which is never a zero."""
     cleanup_seconds: Seconds = 60
-    """Hard cap on removing the sandbox."""
+    """Hard cap on removing the sandbox, s; its slot is taken until then. Default 60: what a kubelet needs."""
     agent_name: Annotated[str, Field(min_length=1, max_length=256)] = "bash"
     """`bash` or `nop` (does nothing, for tests of the rest); other agents need a server of your own (`url`)."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
@@ -85,10 +89,10 @@ class AgentServerSpec(Model):
     """Port of the server's dashboard. 0: off, and the only value in this version: there is no dashboard yet."""
     admin_secret_ref: SecretRef | None = None
     """Secret that `/flush` demands. Unset: no secret."""
-    image: Path | None = None
+    image: Image | None = None
     """Agent server image. Unset: the operator's default."""
     resources: Resources | None = None
-    """Requests and limits of the server's container."""
+    """Requests and limits of the server's container. Unset: none, so give memory on shared nodes."""
     sandbox: SandboxSpec = nested(SandboxSpec)
     """Where and how trials run."""
     url: Annotated[str, Field(max_length=512)] | None = None
@@ -101,6 +105,8 @@ class RolloutSpec(Model):
     """The trainer's side of a trial."""
 
     agent_trial_timeout_seconds: Seconds = 7200
-    """The client's ceiling on one trial. It must cover the five budgets of `agentServer`, or groups are lost."""
+    """The client's ceiling on one trial, s, queueing included. It must cover the five budgets of `agentServer`, or
+    groups are lost.
+    """
     on_agent_timeout: Literal["grade", "zero", "abort"] = "grade"
     """What an agent that ran out of time is worth: the verifier's reward, 0, or nothing (the sample is dropped)."""

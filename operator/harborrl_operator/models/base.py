@@ -28,6 +28,14 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 Path = Annotated[str, Field(min_length=1, max_length=1024)]
 
+Image = Annotated[str, Field(pattern=r"^\S+$", max_length=1024)]
+"""The API server refuses pods whose image begins or ends with a blank."""
+
+ObjectName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", max_length=253)
+]
+"""As Kubernetes names most of its objects."""
+
 
 def nested(model: type[Model]) -> Any:
     """A nested object that is filled with its own defaults when the user leaves it out."""

@@ -26,6 +26,10 @@ class HarborRLJob:
     generation: int
     spec: JobSpec
     status: JobStatus
+    version: str = ""
+    """resourceVersion that was read: a status decided on it is not written over a newer one."""
+    created_at: str = ""
+    """Of the object, as the API server wrote it."""
 
     @property
     def names(self) -> JobNames:
@@ -42,6 +46,8 @@ def parse_job(raw: Mapping[str, Any]) -> HarborRLJob:
         generation=metadata.get("generation", 0),
         spec=_parse(JobSpec, "spec", raw.get("spec", {})),
         status=_parse(JobStatus, "status", raw.get("status") or {}),
+        version=metadata.get("resourceVersion", ""),
+        created_at=metadata.get("creationTimestamp", ""),
     )
 
 

@@ -21,6 +21,20 @@ class Settings:
     default_claim: str = "harborrl-data"
     """Claim of every storage role that the job does not name; each role has its own directory in it."""
     operator_namespace: str = "harborrl-system"
+    gang_scheduler: str = ""
+    """Batch scheduler that KubeRay was started with, which places all pods of a RayCluster or none; empty: none."""
+    watch_namespaces: str = ""
+    """Namespaces whose jobs are served, by commas; empty: all. With a list, no right on the whole cluster is needed."""
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Empty: all."""
+        return tuple(name for name in self.watch_namespaces.replace(" ", "").split(",") if name)
+
+    @property
+    def heartbeat_namespace(self) -> str:
+        """One that is watched."""
+        return self.namespaces[0] if self.namespaces else self.operator_namespace
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:

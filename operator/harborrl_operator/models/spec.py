@@ -49,9 +49,11 @@ class EvalSpec(Model):
     jsonl: Path
     """JSONL file: absolute, or relative to the tasks volume."""
     interval: Annotated[int, Field(ge=1, le=1_000_000)] = 20
-    """Rollouts between evaluations."""
+    """Rollouts between evaluations. Default 20: each costs a pass over the whole set."""
     samples_per_prompt: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Trials of each prompt."""
+    """Trials of each prompt. Default 1; an evaluation sends prompts x this at once, and what exceeds the slots
+    waits.
+    """
 
 
 class Volume(Model):
@@ -59,8 +61,8 @@ class Volume(Model):
 
     pvc: DnsLabel
     """Claim name."""
-    sub_path: Annotated[str, Field(max_length=1024)] = ""
-    """Directory inside the claim. Default: its root."""
+    sub_path: Annotated[str, Field(pattern=r"^([^/].*)?$", max_length=1024)] = ""
+    """Directory inside the claim, relative. Default: its root."""
 
 
 class StorageSpec(Model):
@@ -82,9 +84,11 @@ class CheckpointSpec(Model):
     """When checkpoints are pruned and awaited."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Complete checkpoints to keep; an older one goes only after a newer one is verified."""
+    """Complete checkpoints to keep. Default 3: a torn newest one still leaves two. An older one goes only after a
+    newer one is verified.
+    """
     grace_seconds: Seconds = 120
-    """Time that a stopping trainer gets to save."""
+    """Time that a stopping trainer gets to save, s; what is not saved by then is collected again. Default 120."""
     suspend_wait_seconds: Seconds = 3600
     """Longest wait for a checkpoint before a suspend releases the GPUs: Miles saves at the end of a step, the native
     engine at once. What is not saved by then is lost, and said."""
@@ -105,7 +109,9 @@ class ProgressSpec(Model):
     stall_factor: Annotated[int, Field(ge=2, le=100)] = 3
     """Stalled after this many medians of the run's own rollout time, and never before the trial ceiling."""
     on_stall: Literal["Report", "Restart"] = "Report"
-    """`Restart` ends the attempt as an infrastructure failure."""
+    """`Report` sets the condition and leaves the run alone, hence the default; `Restart` ends the attempt as an
+    infrastructure failure.
+    """
 
 
 class RetrySpec(Model):
@@ -129,7 +135,8 @@ class JobSpec(Model):
     suspend: bool = False
     """Release everything and keep the state; set back to false to go on from the newest checkpoint."""
     queue_name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None = None
-    """Kueue LocalQueue. Unset: no queueing, unless the namespace has a LocalQueue called `default`."""
+    """Kueue LocalQueue of this namespace. Unset: no queueing, unless the namespace has a LocalQueue called `default`;
+    `nodes > 1` then needs `trainer.allowPartialStart`."""
     workload_priority_class: (
         Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None
     ) = None
@@ -150,13 +157,13 @@ class JobSpec(Model):
     storage: StorageSpec = nested(StorageSpec)
     """Claims by role."""
     checkpoint: CheckpointSpec = nested(CheckpointSpec)
-    """Checkpoints."""
+    """When checkpoints are pruned and awaited."""
     resume_from: ResumeFrom | None = None
     """Continue another run; the only way to do so."""
     progress: ProgressSpec = nested(ProgressSpec)
-    """Stall detection."""
+    """When a run counts as stalled, and what follows."""
     retries: RetrySpec = nested(RetrySpec)
-    """Attempts."""
+    """How often a failed attempt is followed by another."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
     """Longest time from admission to the end, suspended and queued time excluded; then the job fails. Unset: none."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None

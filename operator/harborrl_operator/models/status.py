@@ -38,10 +38,15 @@ class Condition(StatusModel):
 
     type: ConditionType
     status: Literal["True", "False", "Unknown"]
+    """`True`, `False` or `Unknown`."""
     reason: str
+    """One word of the closed list in docs/conditions.md."""
     message: str = ""
+    """What, where, numbers, and what to do."""
     last_transition_time: str
+    """When `status` last changed."""
     observed_generation: int = 0
+    """`metadata.generation` that this was judged for."""
 
 
 def _known(conditions: Any) -> Any:
@@ -56,13 +61,19 @@ class AttemptStatus(StatusModel):
     """One RayCluster and how it ended."""
 
     number: int
+    """Counted from 1; the RayCluster is `<job>-a<number>`."""
     started_at: str
+    """When its record was opened."""
     finished_at: str | None = None
+    """When it ended; absent while it goes on."""
     outcome: Literal["Running", "Succeeded", "Failed"] = "Running"
+    """How it ended, or `Running`."""
     failure_class: str | None = None
+    """`configuration`, `infrastructure`, `application` or `storage`: decides whether another attempt follows."""
     cause: str | None = None
     """What ended it (docs/conditions.md, "Causes")."""
     message: str = ""
+    """Why it ended."""
     node: str | None = None
     """Of the head pod, or of the pod whose loss ended the attempt."""
     incarnations: int = 0
@@ -81,30 +92,45 @@ class RolloutStatus(StatusModel):
     """From dumps and trial logs (docs/contracts.md, progress)."""
 
     collected: int = 0
+    """Rollouts collected, over all attempts."""
     trained: int = 0
+    """Rollouts trained on; at most `collected`."""
     total: int = 0
+    """Rollouts of the whole run (`trainer.config.numRollout`)."""
     last_dump_time: Moment = None
+    """When the newest rollout was written: the sign of life by which a stall is judged."""
     median_seconds: Finite = None
+    """Median time of the last 20 rollouts."""
     reward_mean: Finite = None
+    """Mean reward of the kept trials of the newest rollout."""
     dropped_groups: int = 0
+    """Groups of a prompt that were not trained on because trials of them were lost."""
     lost_rollouts: int = 0
+    """Rollouts that had to be collected again after a failure."""
     trials: int = 0
+    """Trials that ended."""
     aborted: int = 0
+    """Trials that infrastructure lost; never a training signal."""
 
 
 class EvalStatus(StatusModel):
     """Newest evaluation beside the first."""
 
     rollout: int | None = None
+    """Rollout after which it was taken."""
     mean: Finite = None
+    """Mean reward on the held-out set."""
     baseline: Finite = None
+    """The first evaluation of the run, to compare with."""
 
 
 class CheckpointStatus(StatusModel):
     """Newest complete checkpoint; the path is relative to the checkpoints volume."""
 
     rollout_id: int | None = None
-    path: str | None = None
+    """Rollout that it was saved after; a resume goes on with the next one."""
+    path: Annotated[str | None, AfterValidator(lambda path: path and path[:1024])] = None
+    """Directory, relative to the checkpoints volume."""
     saved_at: Moment = None
     """When it became complete."""
 
@@ -113,8 +139,11 @@ class AgentServerStatus(StatusModel):
     """The server as the trainer sees it."""
 
     url: str | None = None
+    """Where the trainer sends trials."""
     capacity: int | None = None
+    """Trials that it runs at once."""
     in_flight: int | None = None
+    """Trials that it runs now, at most a minute old."""
     oldest_trial_since: Moment = None
     """When the oldest trial that runs now began."""
 
@@ -136,10 +165,14 @@ class TrainerStatus(StatusModel):
     """The current attempt's cluster."""
 
     ray_cluster: str | None = None
+    """RayCluster of the attempt that exists; absent between two attempts."""
     head_pod: str | None = None
     """Set once the head pod was seen; its absence afterwards is a loss."""
     released_incarnation: int = 0
     """Incarnations up to this one ended because we took their cluster away; their verdict counts for nothing."""
+    released_cluster: str | None = None
+    """uid of the cluster that we took away (empty: there was none), until another one is seen: what is reported
+    meanwhile counts for nothing."""
     accounted_incarnation: int = 0
     """Incarnations up to this one whose lost work is already counted."""
     running_since: str | None = None
@@ -150,14 +183,18 @@ class TrainerStatus(StatusModel):
     restarted_at: Moment = None
     """When its pods were made anew within the quota: an older pod belongs to an incarnation that has been judged."""
     submission_id: str | None = None
+    """Id of the driver in Ray: `<job>-a<attempt>-i<incarnation>`."""
     driver_state: str | None = None
+    """`STARTING`, `PENDING`, `RUNNING`, `SUCCEEDED`, `FAILED` or `STOPPED`, as the supervisor reports it."""
 
 
 class PreflightStatus(StatusModel):
     """Repeated preflights of one configuration."""
 
     config_hash: str = ""
+    """Configuration and attempt that were judged."""
     runs: int = 0
+    """Refusals of it so far; the pause before the next try doubles with each."""
     judged_pod: str | None = None
     """uid of the pod whose verdict is already counted."""
 
@@ -182,6 +219,8 @@ class SuspensionStatus(StatusModel):
     """Attempt that is suspended."""
     incarnation: int
     """Its incarnation that is asked to stop; 0 when there was none."""
+    cluster: str | None = None
+    """uid of its RayCluster."""
     withdrawn: bool = False
     """`spec.suspend` was set back before anything was released."""
     released_at: str | None = None
@@ -214,14 +253,18 @@ class Adjustment(StatusModel):
     """A value that resolve() chose, and why."""
 
     field: str
+    """Field of the spec."""
     value: str
+    """What it became."""
     reason: str
+    """Why."""
 
 
 class ResumeSource(StatusModel):
     """What `resumeFrom.job` meant at the first admission: the other job may be gone before a later attempt."""
 
     job: str
+    """Name of the other job."""
     path: str
     """Directory of its run, relative to the checkpoints volume."""
 
@@ -230,14 +273,21 @@ class JobStatus(StatusModel):
     """Status of a HarborRLJob."""
 
     observed_generation: int = 0
+    """`metadata.generation` that the last pass looked at."""
     phase: Phase = Phase.PENDING
+    """One word for people (docs/conditions.md); programs read the conditions."""
     reason: str = ""
+    """Reason of what the job waits for or how it ended."""
     message: str = ""
+    """The first 256 characters of it; the conditions have all."""
     step: str = ""
     """Trained of all rollouts, for example `2/3`."""
     conditions: Annotated[list[Condition], BeforeValidator(_known)] = Field(default_factory=list)
+    """The truth, one entry a type; all types are there from the first pass on."""
     attempt: int = 1
+    """Current attempt, counted from 1."""
     incarnation: int | None = None
+    """Head pod life within the attempt, counted from 1; preemption and resume begin another."""
     attempts: list[AttemptStatus] = Field(default_factory=list)
     """The newest ones; `failures` and `lost` count over all."""
     failures: FailureCounts | None = None
@@ -245,6 +295,7 @@ class JobStatus(StatusModel):
     lost: LossStatus | None = None
     """Work that is done twice."""
     started_at: str | None = None
+    """When it first passed the checks."""
     active_seconds: int = 0
     """Time towards `activeDeadlineSeconds` up to `activeSince`."""
     active_since: str | None = None
@@ -254,16 +305,25 @@ class JobStatus(StatusModel):
     starting_since: str | None = None
     """Begin of the start deadline; unset while queued, suspended or running."""
     retry_at: str | None = None
+    """When the next attempt begins, while one is waited for."""
     finished_at: str | None = None
+    """When it ended, for good."""
     run_path: str | None = None
     """Directory of the run below each storage volume."""
     resume_source: ResumeSource | None = None
     rollout: RolloutStatus | None = None
+    """What is on disk."""
     eval: EvalStatus | None = None
+    """Newest evaluation."""
     checkpoint: CheckpointStatus | None = None
+    """What a resume goes on from."""
     resume: ResumeStatus | None = None
     """Where the current incarnation began."""
     agent_server: AgentServerStatus | None = None
+    """The server as the trainer sees it."""
     trainer: TrainerStatus | None = None
+    """The current attempt's cluster."""
     preflight: PreflightStatus | None = None
+    """Repeated preflights of one configuration."""
     adjustments: list[Adjustment] = Field(default_factory=list)
+    """Values that the operator chose or changed, each with its reason."""

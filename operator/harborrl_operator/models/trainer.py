@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, JsonValue
 
-from harborrl_operator.models.base import FreeForm, Model, Path, Seconds, nested
+from harborrl_operator.models.base import FreeForm, Image, Model, Seconds, nested
 from harborrl_operator.models.framework import FrameworkConfig
 from harborrl_operator.models.shape import LabelValue, Name, Nccl, Rdma, Toleration, TopologyHints
 
@@ -16,7 +16,7 @@ class Lora(Model):
     """Low-rank adapters instead of full fine-tuning."""
 
     rank: Annotated[int, Field(ge=1, le=4096)]
-    """Rank of the adapters."""
+    """Rank of the adapters: their size and what they can learn."""
     alpha: Annotated[float, Field(ge=0)]
     """Scale of the adapters; the update is multiplied by alpha / rank."""
     target_modules: Annotated[list[str], Field(min_length=1, max_length=64)]
@@ -27,33 +27,53 @@ class Parallelism(Model):
     """Ways to split the model; unset ones are 1."""
 
     tp: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Tensor parallel size."""
+    """Tensor parallel size. Unset: 1."""
     pp: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Pipeline parallel size."""
+    """Pipeline parallel size. Unset: 1."""
     cp: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Context parallel size."""
+    """Context parallel size. Unset: 1."""
     ep: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Expert parallel size."""
+    """Expert parallel size. Unset: 1."""
     etp: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Expert tensor parallel size."""
+    """Expert tensor parallel size. Unset: 1."""
 
 
 class Ports(Model):
     """Ports of the trainer Service, reached by the agents."""
 
     session: Port = 30000
-    """First session server."""
+    """Port of the first session server. Default 30000, Miles' own."""
     session_count: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of session servers, on consecutive ports."""
+    """Session servers, on consecutive ports. Default 1; more spread the agents' requests."""
     router: Port = 31000
-    """Inference router."""
+    """Port of the inference router. Default 31000, Miles' own."""
+
+
+SECRET_NAME = r"(?i)(^|_)(API_?KEY|ACCESS_KEY|PRIVATE_KEY|WANDB_KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$"  # noqa: S105 - a pattern
+"""Names of variables that hold secrets, for Python and for the API server's RE2 alike."""
+
+_ENV_RULES: list[JsonValue] = [
+    {
+        "rule": f"!has(self.value) || size(self.value) == 0 || !self.name.matches('{SECRET_NAME}')",
+        "message": (
+            "the name looks like a secret, and a literal value is readable by anyone who can read the job: put it into"
+            " a Secret and use valueFrom.secretKeyRef"
+        ),
+    },
+    {
+        "rule": "!self.name.startsWith('HARBORRL_') && !(self.name in ['POD_NAME', 'POD_NAMESPACE'])",
+        "message": "HARBORRL_*, POD_NAME and POD_NAMESPACE are set by the operator: remove the variable",
+    },
+]
 
 
 class EnvVar(Model):
     """An environment variable; secrets only by reference."""
 
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _ENV_RULES})
+
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
-    """Variable name; `HARBORRL_*`, `POD_NAME` and `POD_NAMESPACE` are ours and refused."""
+    """Name of the variable; `HARBORRL_*`, `POD_NAME` and `POD_NAMESPACE` are ours and refused."""
     value: Annotated[str, Field(max_length=32_768)] | None = None
     """Literal value. Anyone who can read pods reads it: no secrets here."""
     value_from: FreeForm | None = None
@@ -90,7 +110,7 @@ class TrainerSpec(Model):
     """Train adapters only. Unset: full fine-tuning."""
     parallelism: Parallelism | None = None
     """How the model is split over GPUs. Unset: the preset's or the engine's choice."""
-    image: Path | None = None
+    image: Image | None = None
     """Trainer image. Unset: the operator's default for the engine."""
     nodes: Annotated[int, Field(ge=1, le=1024)] = 1
     """Trainer pods; the first is the Ray head. Above 1 needs `queueName` or `allowPartialStart`."""
@@ -132,7 +152,9 @@ class TrainerSpec(Model):
     ports: Ports = nested(Ports)
     """Ports that agents reach."""
     env: Annotated[list[EnvVar], Field(max_length=128)] = Field(default_factory=list)
-    """Environment of the Ray containers."""
+    """Environment of the Ray containers, preflight and driver; ours win over equal names. Secrets by `valueFrom`
+    alone.
+    """
     start_deadline_seconds: Seconds = 1800
     """Longest time from the first start of an attempt to a running trainer, queueing excluded; then the job fails."""
     resources: Resources | None = None

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harborrl_operator.checks import is_node_bound
+from harborrl_operator.checks import READ_ONLY_ROLES, is_node_bound
 from harborrl_operator.constants import (
     API_VERSION,
     JOB_FILE,
@@ -19,8 +19,6 @@ from harborrl_operator.models.trainer import Resources
 from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
-
-READ_ONLY_ROLES = ("models", "tasks")
 
 
 def metadata(job: HarborRLJob, name: str, role: Role | None = None, attempt: int | None = None) -> dict[str, Any]:

@@ -78,8 +78,9 @@ def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> 
 
 
 def key(job: ResolvedJob, attempt: int) -> str:
-    """What a preflight pod judged: another attempt or configuration is judged anew."""
-    return f"{job.config_hash}-a{attempt}"
+    """What a preflight pod judged: another attempt or configuration, or less room beside others, is judged anew."""
+    beside = f"-p{job.promised}" if job.promised else ""
+    return f"{job.config_hash}-a{attempt}{beside}"
 
 
 def image(job: ResolvedJob) -> str:

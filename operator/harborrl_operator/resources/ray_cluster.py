@@ -67,6 +67,8 @@ def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | No
         # Without it KubeRay puts another head in the place of a lost one (seen on 1.6.2). In a queue that is wanted: it
         # keeps the quota.
         meta["annotations"][ANNOTATION_NO_HEAD_RESTART] = "true"
+    if job.settings.gang_scheduler:
+        meta["labels"]["ray.io/gang-scheduling-enabled"] = "true"
     spec: dict[str, Any] = {
         "headGroupSpec": {
             "rayStartParams": {"dashboard-host": "0.0.0.0", **_start_params(job)},  # noqa: S104 - the pod's own network

@@ -1,21 +1,22 @@
-"""ServiceAccounts of a namespace and their bindings to the chart's fixed ClusterRoles.
+"""ServiceAccounts of a namespace, their bindings to the chart's fixed ClusterRoles, and one Role a job.
 
-None is owned by a job: an agent server must keep its rights while the job's deletion makes it clean up.
+What belongs to the namespace is owned by no job: an agent server must keep its rights while the job's deletion makes it
+clean up. The job's own Role names the one ConfigMap that its supervisor may write.
 """
 
 from typing import Any
 
-from harborrl_operator.constants import LABEL_MANAGED_BY, MANAGED_BY
+from harborrl_operator.constants import LABEL_JOB_NAMESPACE, LABEL_MANAGED_BY, MANAGED_BY, Role
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
 from harborrl_operator.resolve import ResolvedJob
-from harborrl_operator.resources.common import trainer_account
+from harborrl_operator.resources.common import metadata, trainer_account
 
 _LABELS = {LABEL_MANAGED_BY: MANAGED_BY}
 
 
 def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
     namespace = job.job.namespace
-    out = _trainer(namespace, trainer_account(job.spec))
+    out = [*_trainer(namespace, trainer_account(job.spec)), *_supervisor(job)]
     if job.spec.agent_server.url is None:
         out += [
             _account(namespace, AGENT_SERVER_ACCOUNT),
@@ -44,6 +45,28 @@ def _trainer(namespace: str, account: str) -> list[dict[str, Any]]:
     return [_binding(namespace, f"{TRAINER_ACCOUNT}-{account}", role=TRAINER_ACCOUNT, account=account, of=namespace)]
 
 
+def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
+    """The right to report and to read requests: two ConfigMaps by name, for as long as the job exists."""
+    names = job.job.names
+    meta = metadata(job.job, names.trainer_role, Role.TRAINER)
+    rules = [_named("get", names.progress, names.request), _named("patch", names.progress)]
+    api_version = "rbac.authorization.k8s.io/v1"
+    return [
+        {"apiVersion": api_version, "kind": "Role", "metadata": meta, "rules": rules},
+        {
+            "apiVersion": api_version,
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": names.trainer_role},
+            "subjects": [{"kind": "ServiceAccount", "name": trainer_account(job.spec), "namespace": job.job.namespace}],
+        },
+    ]
+
+
+def _named(verb: str, *config_maps: str) -> dict[str, Any]:
+    return {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": list(config_maps), "verbs": [verb]}
+
+
 def _account(namespace: str, name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
@@ -56,7 +79,8 @@ def _binding(namespace: str, name: str, *, role: str, account: str, of: str) -> 
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
-        "metadata": {"name": name, "namespace": namespace, "labels": _LABELS},
+        # The sweeper takes a binding away whose namespace is gone.
+        "metadata": {"name": name, "namespace": namespace, "labels": _LABELS | {LABEL_JOB_NAMESPACE: of}},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": of}],
     }

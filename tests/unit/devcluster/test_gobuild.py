@@ -1,7 +1,8 @@
 from pathlib import Path
 
-from devcluster.errors import BuildError, DownloadError
-from devcluster.gobuild import TESTS, Target, build_error, kube_ldflags, sources_key
+import pytest
+from devcluster.errors import BuildError, DownloadError, UnsuitableHostError
+from devcluster.gobuild import OLDEST_GO, SOURCES, TESTS, Target, build_error, kube_ldflags, refuse_old_go, sources_key
 
 TARGET = Target("etcd", "go.etcd.io/etcd/server/v3")
 
@@ -66,3 +67,18 @@ def test_the_version_reaches_the_linker_whole_and_in_parts() -> None:
 
 def test_the_build_for_tests_includes_helm_which_the_chart_tests_run() -> None:
     assert {target.name for target in TESTS} == {"kube", "etcd", "pki", "helm"}
+
+
+def test_a_tool_chain_that_is_too_old_is_refused_by_its_version() -> None:
+    with pytest.raises(UnsuitableHostError, match=r"/usr/bin/go is Go 1\.19, too old\. Install Go 1\.26"):
+        refuse_old_go("go version go1.19.8 linux/amd64\n", "/usr/bin/go")
+
+
+@pytest.mark.parametrize("version", ["go1.26.0", "go1.26rc1", "go1.30", "go2.0", "devel +abc"])
+def test_a_tool_chain_that_is_new_enough_or_of_no_known_version_is_used(version: str) -> None:
+    refuse_old_go(f"go version {version} linux/amd64\n", "/usr/bin/go")
+
+
+def test_the_oldest_tool_chain_is_the_one_that_the_modules_demand() -> None:
+    demand = next(line for line in (SOURCES / "go.mod").read_text().splitlines() if line.startswith("go "))
+    assert tuple(map(int, demand.split()[1].split(".")[:2])) == OLDEST_GO

@@ -4,13 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
-from devcluster.backends import choose, record_choice
 from devcluster.cluster import disk_use
 from devcluster.controlplane import wait_until
 from devcluster.errors import ComponentError
 from devcluster.processes import Supervisor
 from devcluster.progress import Reporter
-from devcluster.settings import Settings
 from devcluster.status import MemoryUse, Report, parse_memory, pod_memory, print_report, program_memory
 from rich.console import Console
 
@@ -61,25 +59,6 @@ def test_holes_take_no_disk(tmp_path: Path) -> None:
     with (tmp_path / "hole").open("wb") as stream:
         stream.truncate(1 << 30)
     assert 8192 <= disk_use(tmp_path) < 1 << 20
-
-
-def test_a_named_context_wins_over_everything(tmp_path: Path) -> None:
-    settings = Settings(state=tmp_path, cache=tmp_path)
-    record_choice(settings, "own")
-    assert choose("prod", settings, docker_answers=True, kind_installed=True) == "context:prod"
-
-
-def test_kind_is_used_where_docker_answers(tmp_path: Path) -> None:
-    settings = Settings(state=tmp_path, cache=tmp_path)
-    assert choose(None, settings, docker_answers=True, kind_installed=True) == "kind"
-    assert choose(None, settings, docker_answers=True, kind_installed=False) == "own"
-    assert choose(None, settings, docker_answers=False, kind_installed=True) == "own"
-
-
-def test_a_cluster_that_exists_stays_the_choice(tmp_path: Path) -> None:
-    settings = Settings(state=tmp_path, cache=tmp_path)
-    record_choice(settings, "own")
-    assert choose(None, settings, docker_answers=True, kind_installed=True) == "own"
 
 
 def test_waiting_for_a_program_that_is_gone_ends_with_its_last_words(tmp_path: Path) -> None:

@@ -73,26 +73,41 @@ def check_agent_server(job: JobDocument, health: Health) -> Outcome:
 
 
 def _capacity(job: JobDocument, capacity: float | None, free: float | None) -> list[Finding]:
-    batch, samples = job.config.rollout_batch_size, job.config.n_samples_per_prompt
-    needed = batch * samples
-    demand = f"rolloutBatchSize {batch} x nSamplesPerPrompt {samples} = {needed} trajectories in flight"
+    needed, demand = _demand(job)
     if capacity is None or free is None:
         return [warn("I5", "CapacityUnknown", f"{job.agent_server.url} tells no capacity; {demand} may have to wait.")]
     if capacity < needed:
-        message = (
-            f"{demand}, but the agent server runs {capacity:g} at once. Raise agentServer.maxConcurrent to {needed}."
-        )
+        remedy = "agentServer.maxConcurrent" if job.agent_server.owned else "its --max-concurrent"
+        message = f"{demand}, but the agent server runs {capacity:g} at once. Raise {remedy} to {needed}."
         return [refuse("I5", "CapacityTooSmall", message)]
-    if free < needed and not job.agent_server.owned:
-        message = (
-            f"{demand}, but only {free:g} of the shared agent server's {capacity:g} slots are free. "
-            "Wait for other jobs, give the server more slots, or take smaller batches."
-        )
-        return [refuse("I5", "CapacityTooSmall", message)]
+    if not job.agent_server.owned:
+        return _shared(job, demand, needed, capacity, free)
     if free < needed:
         message = f"{demand}, but {free:g} of {capacity:g} slots are free now: trials of an earlier attempt still run."
         return [warn("I5", "CapacityTight", message)]
     return []
+
+
+def _shared(job: JobDocument, demand: str, needed: int, capacity: float, free: float) -> list[Finding]:
+    """What others were promised is not free, whether their trials run at this moment or not."""
+    promised = job.agent_server.promised
+    left = min(free, capacity - promised)
+    if left >= needed:
+        return []
+    taken = f"{free:g} are free" + (f" and {promised} promised to other HarborRLJobs" if promised else "")
+    message = (
+        f"{demand}, but of the shared agent server's {capacity:g} slots {taken}, which leaves {max(left, 0):g}."
+        f" Wait for the others, give the server {needed - left:g} more slots, or take smaller batches."
+    )
+    return [refuse("I5", "CapacityTooSmall", message)]
+
+
+def _demand(job: JobDocument) -> tuple[int, str]:
+    """Trials in flight, and where the number comes from."""
+    batch, samples = job.config.rollout_batch_size, job.config.n_samples_per_prompt
+    if job.in_flight in (None, batch * samples):
+        return batch * samples, f"rolloutBatchSize {batch} x nSamplesPerPrompt {samples} = {batch * samples} in flight"
+    return job.in_flight, f"The job's arguments keep {job.in_flight} trials in flight"
 
 
 def _time_outs(job: JobDocument, document: Mapping[str, Any]) -> list[Finding]:

@@ -9,7 +9,8 @@ from harborrl_trainer import prompts as sources
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import Data, JobDocument
 from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, some, warn
-from harborrl_trainer.prompts import BadRow, Prompt, PromptSet
+from harborrl_trainer.preflight.sandboxes import check_sandboxes
+from harborrl_trainer.prompts import BadRow, PromptSet
 
 INSTRUCTION = "instruction.md"
 VERIFIER = Path("tests") / "test.sh"
@@ -23,12 +24,15 @@ def check_data(job: JobDocument) -> Outcome:
     if listing:
         message = f"{root} {listing}. Put Harbor task directories on the tasks volume or correct data.tasks.root."
         return Outcome([refuse("I6", "NoTasks", message)])
-    training = _check_source(job.data, root)
-    if job.eval is None:
-        return training
-    held_out = _check_source(Data(jsonl=job.eval.jsonl), root)
-    facts = dict(training.facts) | {"evalPrompts": held_out.facts.get("prompts", 0)}
-    return Outcome([*training.findings, *held_out.findings], facts)
+    training, tasks = _check_source(job.data, root)
+    findings, facts = [*training.findings], dict(training.facts)
+    if job.eval is not None:
+        held_out, more = _check_source(Data(jsonl=job.eval.jsonl), root)
+        findings += held_out.findings
+        facts["evalPrompts"] = held_out.facts.get("prompts", 0)
+        tasks |= more
+    made = check_sandboxes(job, [root / name for name in sorted(tasks)])
+    return Outcome([*findings, *made.findings], {**facts, **made.facts})
 
 
 def tasks_root(job: JobDocument) -> Path:
@@ -42,16 +46,23 @@ def _listing_problem(root: Path) -> str:
         return f"cannot be listed ({error.strerror})"
 
 
-def _check_source(data: Data, root: Path) -> Outcome:
+def _check_source(data: Data, root: Path) -> tuple[Outcome, set[str]]:
+    """What is said of it, and the names of its task directories that are there."""
     source = data.jsonl.name if data.jsonl else "data.tasks"
     try:
         found = sources.read_prompts(data)
     except ConfigurationError as error:
-        return Outcome([refuse("I6", "DataNotFound", str(error))])
+        return Outcome([refuse("I6", "DataNotFound", str(error))]), set()
     if not found.prompts and not found.bad_rows:
-        return Outcome([_nothing_selected(data)])
-    findings = [*_bad_rows(found.bad_rows, source), *_reserved(found, source), *_tasks(found.prompts, root, source)]
-    return Outcome(findings, {"prompts": len(found.prompts)})
+        return Outcome([_nothing_selected(data)]), set()
+    ids = {prompt.instance_id for prompt in found.prompts}
+    present = {id_ for id_ in ids if _INSTANCE_ID.fullmatch(id_) and (root / id_).is_dir()}
+    findings = [
+        *_bad_rows(found.bad_rows, source),
+        *_reserved(found, source),
+        *_tasks(ids, present, root, source),
+    ]
+    return Outcome(findings, {"prompts": len(found.prompts)}), present
 
 
 def _nothing_selected(data: Data) -> Finding:
@@ -85,12 +96,10 @@ def _reserved(found: PromptSet, source: str) -> list[Finding]:
     return [warn("I6", "ReservedKeysStripped", message)]
 
 
-def _tasks(prompts: Sequence[Prompt], root: Path, source: str) -> list[Finding]:
-    ids = sorted({prompt.instance_id for prompt in prompts})
-    missing = [id_ for id_ in ids if not _INSTANCE_ID.fullmatch(id_) or not (root / id_).is_dir()]
-    present = sorted(set(ids) - set(missing))
-    invalid = [f"{id_} ({problem})" for id_ in present if (problem := _task_problem(root / id_))]
-    unjudged = [id_ for id_ in present if not (root / id_ / VERIFIER).is_file()]
+def _tasks(ids: set[str], present: set[str], root: Path, source: str) -> list[Finding]:
+    missing = sorted(ids - present)
+    invalid = [f"{id_} ({problem})" for id_ in sorted(present) if (problem := _task_problem(root / id_))]
+    unjudged = sorted(id_ for id_ in present if not (root / id_ / VERIFIER).is_file())
     findings = []
     if missing:
         message = (

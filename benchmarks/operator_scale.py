@@ -1,0 +1,213 @@
+"""What idle jobs cost: the real operator process against a real API server without nodes.
+
+`PYTHONPATH=operator:. python benchmarks/operator_scale.py` prints a JSON document, and writes it with `--output`. A job
+is idle while its agent server, which no kubelet starts, is awaited. Measured over `--seconds` once all are settled: CPU
+time and memory of the operator, its requests and writes by its own metrics, and the time from an edit of a spec to the
+status that has seen it.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from devcluster.controlplane import RunningControlPlane, control_plane
+from devcluster.gobuild import render_kuberay
+from devcluster.ports import free_ports
+
+from harborrl_operator.cluster import Cluster
+from harborrl_operator.constants import API_VERSION, KIND
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMESPACE = "scale"
+SPEC: dict[str, Any] = {"model": {"path": "model"}, "data": {"jsonl": "train.jsonl"}}
+WRITES = ("create", "update", "patch", "delete")
+
+
+class Operator:
+    """The process and what it says of itself."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+        self._process, self._port = process, port
+
+    async def metrics(self) -> str:
+        try:
+            url = f"http://127.0.0.1:{self._port}/metrics"
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                return await answer.text()
+        except aiohttp.ClientError:
+            return ""
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float:
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def sample(text: str, name: str) -> dict[str, float]:
+    """Labels, as written, to value."""
+    return {labels: float(value) for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)$", text, re.MULTILINE)}
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float) -> float:
+    begun = time.monotonic()
+    async with asyncio.timeout(seconds):
+        while not await holds():  # noqa: ASYNC110 - another program works meanwhile; there is nothing to wait on
+            await asyncio.sleep(0.05)
+    return time.monotonic() - begun
+
+
+async def measure(plane: RunningControlPlane, jobs: int, seconds: float, edits: int) -> dict[str, Any]:
+    cluster = await Cluster.connect(str(plane.kubeconfig))
+    await prepare(cluster)
+    (port,) = free_ports(1)
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "operator"),
+        "KUBECONFIG": str(plane.kubeconfig),
+        "HARBORRL_PROBE_PORT": str(port),
+        "HARBORRL_OPERATOR_NAMESPACE": NAMESPACE,
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "harborrl_operator", env=environment, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        return await observe(cluster, Operator(process, port), jobs, seconds, edits)
+    finally:
+        process.terminate()
+        await process.wait()
+        await cluster.close()
+
+
+async def prepare(cluster: Cluster) -> None:
+    for name, labels in ((NAMESPACE, {}), ("harborrl-sandboxes", {"harborrl.dev/sandboxes": "true"})):
+        await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    claim: dict[str, Any] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    claim["metadata"] = {"name": "harborrl-data", "namespace": NAMESPACE}
+    claim["spec"] = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    await cluster.create(claim)
+    lease = {"name": "harborrl-operator", "namespace": NAMESPACE}
+    await cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease})
+
+
+async def observe(cluster: Cluster, operator: Operator, jobs: int, seconds: float, edits: int) -> dict[str, Any]:
+    begun = time.monotonic()
+    for index in range(jobs):
+        meta = {"name": f"j{index}", "namespace": NAMESPACE}
+        await cluster.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": SPEC})
+
+    async def settled() -> bool:
+        phases = sample(await operator.metrics(), "harborrl_jobs")
+        return phases.get('phase="StartingAgentServer"', 0) == jobs
+
+    created = time.monotonic() - begun
+    await until(settled, 1800)
+    all_judged = time.monotonic() - begun
+    await asyncio.sleep(35)  # the first pass after the last event
+    idle = await rest(operator, jobs, seconds)
+    latencies = [await edit(cluster, index % jobs) for index in range(edits)]
+    ordered = sorted(latencies)
+    return {
+        "jobs": jobs,
+        "create_seconds": round(created, 1),
+        "all_judged_seconds": round(all_judged, 1),
+        **idle,
+        "edits": edits,
+        "spec_change_to_status_seconds": {
+            "p50": round(statistics.median(ordered), 2),
+            "p99": round(ordered[min(int(0.99 * edits), edits - 1)], 2),
+            "max": round(ordered[-1], 2),
+        },
+    }
+
+
+async def rest(operator: Operator, jobs: int, seconds: float) -> dict[str, Any]:
+    """What the operator does while nothing changes."""
+    before, cpu, begun = await operator.metrics(), operator.cpu_seconds(), time.monotonic()
+    await asyncio.sleep(seconds)
+    after, passed = await operator.metrics(), time.monotonic() - begun
+    calls = {
+        labels: value - sample(before, "harborrl_api_calls_total").get(labels, 0)
+        for labels, value in sample(after, "harborrl_api_calls_total").items()
+    }
+    of_jobs = {labels: value for labels, value in calls.items() if 'kind="Lease"' not in labels}
+    writes = sum(value for labels, value in of_jobs.items() if re.search(rf'verb="({"|".join(WRITES)})"', labels))
+    minutes = passed / 60
+    return {
+        "idle_seconds": round(passed, 1),
+        "cpu_cores": round((operator.cpu_seconds() - cpu) / passed, 3),
+        "cpu_milliseconds_per_job_minute": round(1000 * (operator.cpu_seconds() - cpu) / minutes / jobs, 1),
+        "resident_mib": round(operator.resident_mib()),
+        "reads_per_job_minute": round((sum(of_jobs.values()) - writes) / minutes / jobs, 2),
+        "writes_per_job_minute": round(writes / minutes / jobs, 3),
+        "lease_writes_per_minute": round(sum(calls.values()) / minutes - sum(of_jobs.values()) / minutes, 1),
+    }
+
+
+async def edit(cluster: Cluster, index: int) -> float:
+    """Seconds until the status has seen the new generation."""
+    name = f"j{index}"
+    job = await cluster.get(KIND, NAMESPACE, name)
+    if job is None:
+        raise RuntimeError(f"job {name} is gone")
+    job["spec"]["activeDeadlineSeconds"] = job["spec"].get("activeDeadlineSeconds", 10**6) + 1
+    begun = time.monotonic()
+    generation = (await cluster.replace(job))["metadata"]["generation"]
+
+    async def is_seen() -> bool:
+        found = await cluster.get(KIND, NAMESPACE, name)
+        return bool(found and found.get("status", {}).get("observedGeneration", 0) >= generation)
+
+    await until(is_seen, 120)
+    return time.monotonic() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--edits", type=int, default=100)
+    parser.add_argument("--output", type=Path)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder) / "cp") as plane:
+        install(plane, Path(folder))
+        plane.kill("kube-controller-manager")
+        result = asyncio.run(measure(plane, chosen.jobs, chosen.seconds, chosen.edits))
+    text = json.dumps(result, indent=1)
+    if chosen.output:
+        chosen.output.write_text(text + "\n")
+    sys.stdout.write(text + "\n")
+
+
+def install(plane: RunningControlPlane, folder: Path) -> None:
+    kuberay = folder / "kuberay.yaml"
+    render_kuberay(kuberay, plane.kubectl)
+    kubectl = [plane.kubectl, "--kubeconfig", str(plane.kubeconfig)]
+    crd = str(ROOT / "crds" / "harborrljobs.yaml")
+    # The control plane's own range has 254 addresses; each job takes two.
+    wide = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "wide"}}
+    text = json.dumps(wide | {"spec": {"cidrs": ["10.158.0.0/16"]}})
+    subprocess.run([*kubectl, "create", "--filename", "-"], input=text, text=True, check=True, capture_output=True)
+    subprocess.run([*kubectl, "apply", "--server-side", "--filename", str(kuberay)], check=True, capture_output=True)
+    subprocess.run([*kubectl, "apply", "--filename", crd], check=True, capture_output=True)
+    served = ("crd/harborrljobs.harborrl.dev", "crd/rayclusters.ray.io")
+    # kubectl gives up on a CRD whose status is still empty.
+    wait = [*kubectl, "wait", "--for=condition=Established", *served]
+    while subprocess.run(wait, check=False, capture_output=True).returncode:
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Reads what others have a say in and admission depends on: quotas and nodes of the sandboxes, jobs beside this one."""
+
+import asyncio
+from collections.abc import Iterable
+
+from harborrl_operator.cluster import Cluster
+from harborrl_operator.constants import KIND
+from harborrl_operator.errors import ClusterError
+from harborrl_operator.models import HarborRLJob, InvalidJobError, Settings, parse_job
+from harborrl_operator.observed import Object, Surroundings, pod_phase
+
+
+async def read_surroundings(
+    cluster: Cluster, job: HarborRLJob, settings: Settings, preflights: Iterable[Object]
+) -> Surroundings:
+    """Asked for until there is a RayCluster; a running attempt keeps what it was admitted with."""
+    server = job.spec.agent_server
+    if server.url is not None:
+        return Surroundings(jobs=await _jobs(cluster, job.namespace))
+    if server.sandbox.backend != "kubernetes" or not any(_has_ended(pod) for pod in preflights):
+        return Surroundings()
+    namespace = server.sandbox.namespace or settings.sandbox_namespace
+    quotas, ranges, nodes = await asyncio.gather(
+        _readable(cluster, "ResourceQuota", namespace),
+        _readable(cluster, "LimitRange", namespace),
+        _readable(cluster, "Node", None),
+    )
+    return Surroundings(quotas=tuple(quotas), has_limit_range=bool(ranges), nodes=tuple(nodes))
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod_phase(pod) in ("Succeeded", "Failed")
+
+
+async def _jobs(cluster: Cluster, namespace: str) -> tuple[HarborRLJob, ...]:
+    """Of all namespaces, or of the job's where the operator may see no other."""
+    found = await _readable(cluster, KIND, None) or await cluster.find(KIND, namespace)
+    return tuple(job for raw in found if (job := _parsed(raw)) is not None)
+
+
+def _parsed(raw: Object) -> HarborRLJob | None:
+    try:
+        return parse_job(raw)
+    except InvalidJobError:
+        return None  # it says so itself, and holds nothing
+
+
+async def _readable(cluster: Cluster, kind: str, namespace: str | None) -> list[dict[str, object]]:
+    """Nothing where the operator's rights end: these reads make a verdict better, they are no condition for one."""
+    try:
+        return await cluster.find(kind, namespace)
+    except ClusterError as error:
+        if error.is_refusal:
+            return []
+        raise

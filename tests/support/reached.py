@@ -1,0 +1,28 @@
+"""The reasons that tests have reached in this run: filled by the helpers through which tests look at a verdict."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harborrl_operator.models import JobStatus
+from harborrl_trainer.preflight.findings import Outcome
+
+CONDITIONS: set[str] = set()
+"""Reasons of conditions that the operator decided."""
+FINDINGS: set[str] = set()
+"""Reasons of findings that a preflight's check came to."""
+
+
+def note_status(status: JobStatus | Mapping[str, Any]) -> None:
+    if isinstance(status, JobStatus):
+        CONDITIONS.update(condition.reason for condition in status.conditions)
+    else:
+        CONDITIONS.update(condition["reason"] for condition in status.get("conditions") or [])
+
+
+def note_outcome(outcome: Outcome) -> None:
+    FINDINGS.update(finding.reason for finding in outcome.findings)
+
+
+def never(listed: Iterable[str], reached: set[str], exempt: Mapping[str, str]) -> list[str]:
+    """What is listed, was not reached, and has no reason to be missing."""
+    return sorted(set(listed) - reached - exempt.keys())

@@ -1,0 +1,69 @@
+"""What Miles' own parser would refuse at the run's first line is refused before anything is held."""
+
+from typing import Any
+
+import pytest
+
+from harborrl_operator.engine_rules import RULES
+from support import hrl
+
+MILES: dict[str, Any] = {"trainer.engine": "miles", "trainer.nodes": 2, "trainer.gpusPerNode": 8}
+ASYNC = {"trainer.mode": "async", "agentServer.maxConcurrent": 1000}
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"trainer.extraArgs": "--over-sampling-batch-size 1"}, "over-sampling-batch-size 1 is below rolloutBatchSize 2"),
+    ({"trainer.extraArgs": "--num-steps-per-rollout 2"}, "rolloutBatchSize 2 x nSamplesPerPrompt 4 / 2, not 8"),
+    ({"trainer.config.klCoef": 0.1, "trainer.extraArgs": "--kl-loss-coef 0.01"}, "klCoef 0.1"),
+    ({"trainer.extraArgs": "--use-tis --use-rollout-logprobs"}, "exclude each other"),
+    ({"trainer.config.advantageEstimator": "reinforce_plus_plus_baseline"}, "needs normalizeAdvantages"),
+    ({"trainer.customConfigYaml": "eval_interval: 5"}, "eval-interval 5 needs evaluation data. Set spec.eval"),
+    ({"trainer.extraArgs": "--use-dynamic-batch-size"}, "needs max-tokens-per-gpu"),
+    ({"trainer.extraArgs": "--lora-rank 8"}, "Use trainer.lora"),
+    ({"trainer.extraArgs": "--decoder-last-pipeline-num-layers 3"}, "parallelism.pp"),
+    ({"trainer.extraArgs": "--pause-generation-mode=in_place --update-weight-transfer-mode p2p"}, "retract with p2p"),
+    ({"trainer.extraArgs": "--pause-generation-mode abort"}, "Use in_place or retract"),
+    ({"trainer.extraArgs": "--fully-async"}, "Set trainer.mode: async"),
+    (ASYNC | {"trainer.config.colocate": True}, "colocate cannot be used in mode async"),
+    (ASYNC | {"trainer.extraArgs": "--partial-rollout"}, "partial-rollout cannot be used in mode async"),
+    (ASYNC | {"trainer.extraArgs": "--multi-lora"}, "multi-lora cannot"),
+    (ASYNC | {"trainer.extraArgs": "--rollout-function-path a.b"}, "rollout-function-path cannot"),
+    (ASYNC | {"trainer.extraArgs": "--recompute-logprobs-via-prefill"}, "recompute-logprobs-via-prefill cannot"),
+    ({"trainer.parallelism": {"tp": 4, "pp": 2, "cp": 4}}, "16 training GPUs cannot be split by tensor x pipeline"),
+    ({"trainer.parallelism": {"ep": 12}}, "16 training GPUs cannot be split by expert"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), BROKEN, ids=[says for _, says in BROKEN])
+def test_is_refused_with_the_rule_and_the_way_out(changes: dict[str, Any], says: str) -> None:
+    decided = hrl.decide(hrl.job(MILES | changes), hrl.world())
+    assert hrl.condition(decided, "Admitted") == ("False", "ArgumentConflict")
+    assert says in hrl.message(decided, "Admitted")
+    assert decided.apply == ()
+
+
+def test_every_rule_is_broken_by_one_of_these_cases() -> None:
+    assert len(BROKEN) == len(RULES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"trainer.extraArgs": "--over-sampling-batch-size 2"},
+        {"trainer.extraArgs": "--num-steps-per-rollout 2 --global-batch-size 4"},
+        {"trainer.extraArgs": "--kl-loss-coef 0.01"},
+        {"trainer.extraArgs": "--kl-loss-coef 0.00", "trainer.config.klCoef": 0.1},
+        {"trainer.config.advantageEstimator": "reinforce_plus_plus", "trainer.config.normalizeAdvantages": True},
+        {"trainer.extraArgs": "--eval-interval 5", "eval": {"jsonl": "e.jsonl"}},
+        {"trainer.extraArgs": "--eval-interval 5 --eval-prompt-data e /data/e.jsonl"},
+        {"trainer.extraArgs": "--use-dynamic-batch-size --max-tokens-per-gpu 8192"},
+        {"trainer.lora": {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}},
+        {"trainer.parallelism": {"tp": 4, "ep": 8}},
+        ASYNC | {"trainer.extraArgs": "--fully-async --pause-generation-mode retract"},
+        {"trainer.preset": "p", "trainer.extraArgs": "--over-sampling-batch-size 1", "trainer.config": {}},
+    ],
+    ids=str,
+)
+def test_what_no_rule_forbids_passes(changes: dict[str, Any]) -> None:
+    decided = hrl.decide(hrl.job(MILES | changes), hrl.world())
+    assert hrl.condition(decided, "Admitted") == ("Unknown", "AwaitingPreflight"), hrl.message(decided, "Admitted")

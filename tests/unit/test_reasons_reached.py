@@ -1,0 +1,28 @@
+"""Every documented reason is reached by some test, and tests reach no other. Runs last, after all unit tests."""
+
+from typing import get_args
+
+from harborrl_operator.constants import Reason
+from harborrl_trainer.preflight import findings
+from support import reached
+
+ELSEWHERE: dict[str, str] = {}
+"""Reasons that only a test of another folder can reach, each with that test."""
+
+
+def test_every_documented_reason_of_a_condition_is_reached() -> None:
+    by_preflight = reached.FINDINGS & {reason.value for reason in Reason}
+    assert reached.never((r.value for r in Reason), reached.CONDITIONS | by_preflight, ELSEWHERE) == []
+
+
+def test_every_reason_of_a_finding_is_reached() -> None:
+    assert reached.never(get_args(findings.Reason.__value__), reached.FINDINGS, {}) == []
+
+
+def test_no_test_reached_a_reason_that_is_not_documented() -> None:
+    """That the list in docs/conditions.md is the enum is compared beside the conditions' own tests."""
+    assert reached.CONDITIONS - {reason.value for reason in Reason} == set()
+
+
+def test_a_reason_that_nothing_reached_is_named_unless_it_is_exempt() -> None:
+    assert reached.never(["A", "B", "C"], {"A"}, {"B": "needs two clusters"}) == ["C"]

@@ -1,0 +1,45 @@
+"""Whole passes over a cluster in memory: what cannot be read and what is refused ends in a condition."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, override
+
+from harborrl_operator.errors import ClusterError
+from harborrl_operator.reconcile import RETRY_SECONDS, Reconciler
+from support import hrl
+from support.memory_cluster import MemoryCluster
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Refusing(MemoryCluster):
+    """Its API server refuses Deployments with a megabyte of words."""
+
+    @override
+    async def apply(self, thing: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
+        if thing["kind"] == "Deployment":
+            raise ClusterError("apply Deployment quickstart-agent", 403, "exceeded quota " + "x" * 1_000_000)
+        return await super().apply(thing, subresource=subresource)
+
+
+async def a_pass(cluster: MemoryCluster) -> float | None:
+    return await Reconciler(cluster, hrl.SETTINGS, lambda: NOW).reconcile("research", "quickstart")
+
+
+async def test_a_refused_child_is_said_shortly_and_tried_again() -> None:
+    cluster = Refusing()
+    assert await a_pass(cluster) == RETRY_SECONDS
+    said = cluster.condition("AgentServerReady")
+    assert (said["status"], said["reason"]) == ("False", "ApplyFailed")
+    assert said["message"].startswith("The API server refused to apply Deployment quickstart-agent: exceeded quota")
+    assert len(said["message"]) <= 1024
+
+
+async def test_a_spec_of_another_version_is_named_field_by_field_and_shortly() -> None:
+    cluster = MemoryCluster(hrl.merged(hrl.QUICKSTART_SPEC, {f"trainer.field{n}": n for n in range(500)}))
+    assert await a_pass(cluster) is None
+    said = cluster.condition("Admitted")
+    assert (said["status"], said["reason"]) == ("False", "InvalidSpec")
+    assert "spec.trainer.field0: Extra inputs are not permitted" in said["message"]
+    assert len(said["message"]) <= 1024
+    assert len(cluster.job["status"]["message"]) <= 256
