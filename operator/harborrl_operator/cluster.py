@@ -22,6 +22,7 @@ class _Resource:
 
 _RESOURCES = {
     "ConfigMap": _Resource("v1", "configmaps"),
+    "CustomResourceDefinition": _Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     "Deployment": _Resource("apps/v1", "deployments"),
     "EndpointSlice": _Resource("discovery.k8s.io/v1", "endpointslices"),
     "Event": _Resource("v1", "events"),
@@ -40,6 +41,8 @@ _RESOURCES = {
     "RoleBinding": _Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Service": _Resource("v1", "services"),
     "ServiceAccount": _Resource("v1", "serviceaccounts"),
+    "Workload": _Resource("kueue.x-k8s.io/v1beta2", "workloads"),
+    "Workload.v1beta1": _Resource("kueue.x-k8s.io/v1beta1", "workloads"),
 }
 
 
@@ -113,8 +116,8 @@ class Cluster:
         return await self._ask(request, f"apply {thing['kind']} {meta['name']}")
 
     async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
-        """A conflict when there is one of that name."""
-        return await self._create(thing, ())
+        """A conflict when there is one of that name; a field that the API server does not know is refused."""
+        return await self._create(thing, (("fieldValidation", "Strict"),))
 
     async def check(self, thing: Mapping[str, Any]) -> None:
         """As `create`, with all that the API server checks and nothing stored."""

@@ -18,6 +18,8 @@ MAX_JOB_NAME = 43
 
 AGENT_SERVER_ACCOUNT = "harborrl-agent-server"
 TRAINER_ACCOUNT = "harborrl-trainer"
+"""Also the name of the ClusterRole that the trainer's pods are bound to."""
+
 SANDBOX_ROLE = "harborrl-sandboxes"
 
 

@@ -1,13 +1,13 @@
 """Reads everything a decision may look at, live, into one frozen value."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, LABEL_WORKLOAD_OWNER, Role
 from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
@@ -25,6 +25,7 @@ from harborrl_operator.observed import (
 )
 from harborrl_operator.problems import STUCK_SECONDS
 from harborrl_operator.surroundings import read_surroundings
+from harborrl_operator.workloads import is_gated, is_held_back, words
 
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
@@ -47,6 +48,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         _references(cluster, job, settings),
         _network(cluster, job),
     )
+    workloads = await _workloads(cluster, namespace, [*rays, *pods])
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
     return Observed(
@@ -65,7 +67,8 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
         **network,
         **references,
-        warnings=await _warnings(cluster, namespace, pods, now),
+        workloads=workloads,
+        warnings={**_held_pods(pods, workloads), **await _warnings(cluster, namespace, pods, now)},
     )
 
 
@@ -182,6 +185,35 @@ async def _resume_path(cluster: Cluster, job: HarborRLJob) -> str | None:
     other = await cluster.get(KIND, job.namespace, source.job)
     return JobNames(job.namespace, source.job, other["metadata"]["uid"]).run_path if other is not None else None
 
+
+WORKLOADS = ("Workload", "Workload.v1beta1")
+"""Newest version first: Kueue 0.19 serves both, early ones only the second."""
+
+
+async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object]) -> dict[str, Object]:
+    """Kueue's Workloads of what it holds back; asked for only then, and empty where there is no Kueue."""
+    held = [str(thing["metadata"]["uid"]) for thing in things if is_held_back(thing) or is_gated(thing)]
+    if not held:
+        return {}
+    selector = f"{LABEL_WORKLOAD_OWNER} in ({','.join(held[:MOST_HELD])})"
+    for kind in WORKLOADS:
+        try:
+            found = await cluster.find(kind, namespace, selector)
+        except ClusterError as error:
+            if not error.is_refusal:
+                raise
+            continue  # not served, or not ours to read: the job waits all the same, and says less about it
+        return {labels(workload)[LABEL_WORKLOAD_OWNER]: workload for workload in found}
+    return {}
+
+
+def _held_pods(pods: Iterable[Object], workloads: Mapping[str, Object]) -> dict[str, str]:
+    """By pod name: a pod that Kueue holds back has no event that says why."""
+    return {name_of(pod): words(workloads.get(pod["metadata"]["uid"])) for pod in pods if is_gated(pod)}
+
+
+MOST_HELD = 16
+"""A query of more uids would be long; all pods of a job wait for the same thing."""
 
 MOST_WARNINGS = 4
 """One trouble is shown at a time: a thousand stuck trainer pods are not worth a thousand lists of events a pass."""

@@ -66,7 +66,13 @@ class Observed:
     resume_path: str | None = None
     """Run directory of the job that `resumeFrom.job` names, None when there is no such job."""
     warnings: Mapping[str, str] = field(default_factory=dict)
-    """Newest Warning event of a pod that has not started, by pod name."""
+    """Newest Warning event of a pod that has not started, or Kueue's words on one that it holds back, by pod name."""
+
+    workloads: Mapping[str, Object] = field(default_factory=dict)
+    """Kueue's Workloads of what it holds back, by the uid of the RayCluster or pod."""
+
+    def workload_of(self, thing: Object) -> Object | None:
+        return self.workloads.get(thing["metadata"]["uid"])
 
     @property
     def serving(self) -> str | None:

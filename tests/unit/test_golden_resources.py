@@ -13,7 +13,7 @@ from harborrl_operator.resources.common import storage_volumes
 from harborrl_operator.resources.ray_cluster import ray_cluster
 from support import golden, hrl
 
-CASES = {"quickstart": "ReadWriteOnce", "design": "ReadWriteMany"}
+CASES = {"quickstart": "ReadWriteOnce", "design": "ReadWriteMany", "gang": "ReadWriteMany"}
 
 
 def input_of(case: str) -> dict[str, Any]:

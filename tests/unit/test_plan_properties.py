@@ -15,7 +15,7 @@ from harborrl_operator.models.status import FailureCounts, LossStatus
 from harborrl_operator.observed import Observed
 from harborrl_operator.plan import plan
 from harborrl_operator.resources.config_maps import stop_request
-from support import hrl
+from support import hrl, kueue
 
 LABEL = re.compile(r"[a-z0-9A-Z]([-._a-z0-9A-Z]{0,61}[a-z0-9A-Z])?")
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -81,12 +81,14 @@ def worlds(draw: st.DrawFn, job: HarborRLJob) -> Observed:
     )
     ended = draw(st.sampled_from([None, 0, 1, 137]))
     pod = hrl.preflight_pod(job, attempt=attempt, exit_code=ended, message=hrl.PASSED if ended == 0 else "")
+    cluster = hrl.ray_cluster(job, attempt, suspend=draw(flags))
+    cluster["metadata"]["labels"] = draw(st.sampled_from([{}, {"kueue.x-k8s.io/queue-name": "h200"}]))
+    conditions = draw(st.sampled_from([[], kueue.waiting(), kueue.admitted(200), kueue.preempted()]))
     return hrl.world(
         deployment=hrl.deployment(ready=draw(flags)) if draw(flags) else None,
         preflight_pod=pod if draw(flags) else None,
-        ray_clusters={f"quickstart-a{attempt}": hrl.ray_cluster(job, attempt, suspend=draw(flags))}
-        if draw(flags)
-        else {},
+        ray_clusters={f"quickstart-a{attempt}": cluster} if draw(flags) else {},
+        workloads={f"rc-{attempt}": kueue.workload(conditions)} if draw(flags) else {},
         trainer_pods=tuple(pods),
         progress=report if draw(flags) else None,
         progress_exists=True,

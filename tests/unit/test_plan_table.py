@@ -97,7 +97,7 @@ ROWS = [
         "StartingTrainer",
         "WaitingForOldPods",
     ),
-    Row("a cluster that a queue holds back is waited for", runs(**HELD), "StartingTrainer", "Queued"),
+    Row("a cluster that a queue holds back is waited for", runs(**HELD), "Queued", "Queued"),
     Row(
         "a trainer that never runs fails the job at its deadline",
         hrl.running_world(JOB, trainer_pods=()),
@@ -344,6 +344,7 @@ def test_every_phase_is_reached_by_a_row() -> None:
         "StartingAgentServer",
         "Refused",
         "Preflight",
+        "Queued",
         "StartingTrainer",
         "Running",
         "Succeeded",

@@ -136,7 +136,13 @@ class JobSpec(Model):
     suspend: bool = False
     """Release everything and keep the state; set back to false to go on from the newest checkpoint."""
     queue_name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None = None
-    """Kueue LocalQueue of this namespace. Unset: no queueing; `nodes > 1` then needs `trainer.allowPartialStart`."""
+    """Kueue LocalQueue of this namespace. Unset: no queueing, unless the namespace has a LocalQueue called `default`;
+    `nodes > 1` then needs `trainer.allowPartialStart`."""
+    workload_priority_class: (
+        Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None
+    ) = None
+    """Kueue WorkloadPriorityClass: the order in the queue and who may take whose quota. Needs `queueName`. Unset: the
+    priority of the pods, 0 without one."""
     model: ModelSpec
     """The model that is trained."""
     data: DataSpec

@@ -1,7 +1,7 @@
 """What several children share: metadata, volumes, environment, security."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harborrl_operator.checks import READ_ONLY_ROLES, is_node_bound
@@ -14,7 +14,9 @@ from harborrl_operator.constants import (
     Role,
 )
 from harborrl_operator.models import HarborRLJob
+from harborrl_operator.models.spec import JobSpec
 from harborrl_operator.models.trainer import Resources
+from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
 
@@ -42,6 +44,11 @@ def metadata(job: HarborRLJob, name: str, role: Role | None = None, attempt: int
             }
         ],
     }
+
+
+def trainer_account(spec: JobSpec) -> str:
+    """ServiceAccount of trainer and preflight pods."""
+    return spec.trainer.service_account_name or TRAINER_ACCOUNT
 
 
 def storage_volumes(job: ResolvedJob, roles: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -137,8 +144,9 @@ def pod_security(*, as_our_user: bool = True) -> dict[str, Any]:
     return security
 
 
-def container_security() -> dict[str, Any]:
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+def container_security(added: Sequence[str] = ()) -> dict[str, Any]:
+    capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 
 
 def node_affinity(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any] | None:
