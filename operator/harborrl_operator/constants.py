@@ -16,6 +16,10 @@ LABEL_JOB_NAMESPACE = f"{GROUP}/job-namespace"
 LABEL_JOB_UID = f"{GROUP}/job-uid"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_AGENT_VERSION = f"{GROUP}/agent-version"
+"""Hash of the pod template of an agent server: its Deployments of two versions run side by side."""
+LABEL_NODE_TYPE = "ray.io/node-type"
+"""Set by KubeRay: `head` or `worker`."""
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_SANDBOXES = f"{GROUP}/sandboxes"
 """A namespace labelled `true` may be named in `agentServer.sandbox.namespace`; without it any user could
@@ -30,7 +34,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 MANAGED_BY = "harborrl"
 
 ANNOTATION_CONFIG = f"{GROUP}/config-hash"
-"""Hash of the job document that a preflight pod or RayCluster was made from."""
+"""Hash of what a preflight pod or RayCluster was made from."""
 
 ANNOTATION_NO_HEAD_RESTART = "ray.io/disable-provisioned-head-restart"
 """Heeded by KubeRay 1.6 and newer: `true` leaves a RayCluster without a head once its head is lost."""
@@ -42,6 +46,7 @@ RUN_DIR = "/run/harborrl"
 """emptyDir shared by the head's Ray container and its supervisor: `terminating` and `released` (docs/contracts.md)."""
 AGENT_PORT = 30000
 GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT = 6379, 8265, 52365
+RAY_METRICS_PORT = 8080
 RAY_PORTS = frozenset({GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT})
 """Ports of Ray in every head pod."""
 
@@ -130,6 +135,7 @@ class Reason(StrEnum):
     BATCH_MISMATCH = "BatchMismatch"
     ARGUMENT_CONFLICT = "ArgumentConflict"
     PORT_CONFLICT = "PortConflict"
+    INVALID_EGRESS = "InvalidEgress"
     NAME_TAKEN = "NameTaken"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     CLAIM_NOT_SHARED = "ClaimNotShared"
@@ -171,6 +177,9 @@ class Reason(StrEnum):
     STARTING = "Starting"
     READY = "Ready"
     EXTERNAL_SERVER = "ExternalServer"
+    ROLLING_OUT = "RollingOut"
+    ROLLOUT_BLOCKED = "RolloutBlocked"
+    DRAINING = "Draining"
     NOT_STARTED = "NotStarted"
     QUEUED = "Queued"
     EVICTED = "Evicted"

@@ -62,7 +62,7 @@ def _reason(error: ClusterError) -> Reason:
     return Reason.FIELD_NOT_SUPPORTED if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
 
 
-_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")
+_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace", "NetworkPolicy", "EndpointSlice")
 """Kinds on which the preflight and the checks depend."""
 
 

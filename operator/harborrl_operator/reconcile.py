@@ -17,7 +17,7 @@ from harborrl_operator.faults import with_failures, with_fault
 from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
-from harborrl_operator.observed import Object, is_terminating
+from harborrl_operator.observed import Object, Observed, is_terminating, name_of
 from harborrl_operator.plan import plan
 from harborrl_operator.transitions import transitions
 from harborrl_operator.unreadable import unreadable_status
@@ -79,15 +79,23 @@ class Reconciler:
         """A refused read is said in the status before it is raised."""
         try:
             observed = await observe(self._cluster, job, self._settings, now)
-            if observed.deployment is None:
-                self.applied.drop("Deployment", job.namespace, job.names.agent)
             if not observed.progress_exists:
                 self.applied.drop("ConfigMap", job.namespace, job.names.progress)
-            return plan(job, observed, self._settings, now)
         except ClusterError as error:
             if error.is_refusal:
                 await self._write(job, with_failures(job.status, job.status, [error], now))
             raise
+        decided = plan(job, observed, self._settings, now)
+        self._forget_absent(decided, observed)
+        return decided
+
+    def _forget_absent(self, decided: Plan, observed: Observed) -> None:
+        """Of what a pass lists anyway: the watch may have missed that it was deleted."""
+        there = {name_of(thing) for thing in (*observed.agent_servers.values(), *observed.network_policies)}
+        for thing in decided.apply:
+            meta = thing["metadata"]
+            if thing["kind"] in ("Deployment", "NetworkPolicy") and meta["name"] not in there:
+                self.applied.drop(thing["kind"], meta["namespace"], meta["name"])
 
     async def _carry_out(self, decided: Plan, job: HarborRLJob, now: datetime) -> tuple[JobStatus, list[ClusterError]]:
         """Deletes first, so that a quota has room for what follows; every refusal reaches a condition."""

@@ -39,6 +39,12 @@ app.kubernetes.io/component: operator
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [create, patch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [list, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [create, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims, namespaces]
   verbs: [get]
@@ -88,6 +94,11 @@ app.kubernetes.io/component: operator
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [get]
+# The API server's addresses, which jobs must reach.
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get]
+  resourceNames: [kubernetes]
 {{- end }}
 {{- /* Where the operator itself lives. */}}
 {{- define "harborrl.rules.own" -}}

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from harborrl_operator.models.agent_server import AgentServerSpec, DnsLabel, RolloutSpec
 from harborrl_operator.models.base import Model, Path, Seconds, nested
+from harborrl_operator.models.network import NetworkSpec
 from harborrl_operator.models.trainer import TrainerSpec
 
 ROLES = ("models", "tasks", "checkpoints", "traces", "trials")
@@ -156,6 +157,8 @@ class JobSpec(Model):
     """The server that runs trials."""
     storage: StorageSpec = nested(StorageSpec)
     """Claims by role."""
+    network: NetworkSpec = nested(NetworkSpec)
+    """Traffic beyond what HarborRL itself needs; all else is denied (docs/network.md)."""
     checkpoint: CheckpointSpec = nested(CheckpointSpec)
     """When checkpoints are pruned and awaited."""
     resume_from: ResumeFrom | None = None

@@ -20,6 +20,12 @@ from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
 
+UNDISTURBED = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""Annotations of pods that no autoscaler may move to save a node: each is hours of work in memory."""
+
 
 def metadata(job: HarborRLJob, name: str, role: Role | None = None, attempt: int | None = None) -> dict[str, Any]:
     """Metadata of a child of the job, with the controller reference by which the garbage collector removes it."""
@@ -81,9 +87,13 @@ def config_mount() -> dict[str, Any]:
 def pod_identity() -> list[dict[str, Any]]:
     """POD_NAME and POD_NAMESPACE by the downward API."""
     return [
-        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+        {"name": name, "valueFrom": field_ref(path)}
         for name, path in (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))
     ]
+
+
+def field_ref(path: str) -> dict[str, Any]:
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
 
 def trainer_environment(job: ResolvedJob, attempt: int) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from harborrl_operator.observed import Object
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
     SMALL_REQUESTS,
+    UNDISTURBED,
     config_mount,
     config_volume,
     container_security,
@@ -42,7 +43,7 @@ preflight would refuse a job that can run. Not its node selector: a preflight ne
 
 def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
     meta = metadata(job.job, job.job.names.preflight, Role.PREFLIGHT)
-    meta["annotations"] = {ANNOTATION_CONFIG: key(job, attempt)}
+    meta["annotations"] = {ANNOTATION_CONFIG: key(job, attempt), **UNDISTURBED}
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": LIFE_SECONDS,

@@ -22,6 +22,7 @@ from harborrl_operator.quantities import whole_cpus
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
     SMALL_REQUESTS,
+    UNDISTURBED,
     config_mount,
     config_volume,
     container_security,
@@ -61,7 +62,7 @@ CPU_OBJECT_STORE_BYTES = 512 * 1024 * 1024
 
 def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
     meta = metadata(job.job, job.job.names.ray_cluster(attempt), Role.TRAINER, attempt)
-    meta["annotations"] = {ANNOTATION_CONFIG: job.config_hash}
+    meta["annotations"] = {ANNOTATION_CONFIG: job.attempt_hash}
     meta["labels"] |= queue_labels(job.spec)
     if not job.spec.queue_name:
         # Without it KubeRay puts another head in the place of a lost one (seen on 1.6.2). In a queue that is wanted: it
@@ -111,11 +112,11 @@ def _start_params(job: ResolvedJob) -> dict[str, str]:
 def _template(
     job: ResolvedJob, attempt: int, pod: dict[str, Any], claims: Mapping[str, Object | None]
 ) -> dict[str, Any]:
-    meta: dict[str, Any] = {"labels": job.job.names.labels(Role.TRAINER, attempt)}
-    annotations = topology_annotations(job) | network_annotations(job)
-    if annotations:
-        meta["annotations"] = annotations
-    return {"metadata": meta, "spec": merged(pod | placement(job, claims), job.spec.trainer.pod_overrides)}
+    annotations = UNDISTURBED | topology_annotations(job) | network_annotations(job)
+    return {
+        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt), "annotations": annotations},
+        "spec": merged(pod | placement(job, claims), job.spec.trainer.pod_overrides),
+    }
 
 
 def _pod(job: ResolvedJob, ray: dict[str, Any], volumes: list[dict[str, Any]]) -> dict[str, Any]:
