@@ -44,7 +44,7 @@ def shared_memory(job: HarborRLJob) -> str:
 
 def kueues(template: dict[str, Any]) -> dict[str, str]:
     """Kueue's annotations, by their names."""
-    pairs = (name.rsplit("/", 1) + [value] for name, value in template["metadata"]["annotations"].items())
+    pairs = ([*name.rsplit("/", 1), value] for name, value in template["metadata"]["annotations"].items())
     return {name: value for owner, name, value in pairs if owner == "kueue.x-k8s.io"}
 
 
