@@ -1,7 +1,7 @@
 """Reads everything a decision may look at, live, into one frozen value."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -48,7 +48,6 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         _references(cluster, job, settings),
         _network(cluster, job),
     )
-    workloads = await _workloads(cluster, namespace, [*rays, *pods])
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
     return Observed(
@@ -67,8 +66,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
         **network,
         **references,
-        workloads=workloads,
-        warnings={**_held_pods(pods, workloads), **await _warnings(cluster, namespace, pods, now)},
+        **await _held(cluster, namespace, rays, pods, now),
     )
 
 
@@ -207,9 +205,13 @@ async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object])
     return {}
 
 
-def _held_pods(pods: Iterable[Object], workloads: Mapping[str, Object]) -> dict[str, str]:
-    """By pod name: a pod that Kueue holds back has no event that says why."""
-    return {name_of(pod): words(workloads.get(pod["metadata"]["uid"])) for pod in pods if is_gated(pod)}
+async def _held(
+    cluster: Cluster, namespace: str, rays: list[Object], pods: list[Object], now: datetime
+) -> dict[str, Any]:
+    """What is known of pods and clusters that do not start; a pod that Kueue holds back has no event that says why."""
+    workloads = await _workloads(cluster, namespace, [*rays, *pods])
+    held = {name_of(pod): words(workloads.get(pod["metadata"]["uid"])) for pod in pods if is_gated(pod)}
+    return {"workloads": workloads, "warnings": {**held, **await _warnings(cluster, namespace, pods, now)}}
 
 
 MOST_HELD = 16

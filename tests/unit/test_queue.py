@@ -59,7 +59,7 @@ class TestLabels:
             deployment(resolved, {}),
             preflight_pod(resolved, 1, {}),
             services.trainer(resolved, 1),
-            *services.agent_server(resolved, "0a1b2c3d"),
+            *services.agent_server(resolved, "1"),
             ray_cluster(resolved, 1, {})["spec"],
         ]
         assert "kueue.x-k8s.io" not in str(others)
@@ -281,7 +281,9 @@ class TestDeadlock:
         assert "in no queue" in found.message
 
     def test_an_agent_server_that_is_held_back_ends_the_job_at_its_start_deadline(self) -> None:
-        seen = hrl.world(deployment=hrl.deployment(ready=False), agent_pods=(gated(60),))
+        held_back = gated(60)
+        held_back["metadata"]["labels"] |= hrl.agent_pod(job())["metadata"]["labels"]
+        seen = hrl.world(deployment=hrl.deployment(job(), ready=False), agent_pods=(held_back,))
         decided = decide(job(), seen)
         assert condition(decided, "AgentServerReady") == ("False", "HeldByQueue")
         late = decide(then(job(), decided), seen, after=10_000)
@@ -289,5 +291,5 @@ class TestDeadlock:
         assert "HeldByQueue" in message(late, "Failed")
 
     def test_nothing_is_queued_before_agent_server_and_preflight_have_passed(self) -> None:
-        waits = decide(job(), hrl.world(deployment=hrl.deployment(ready=False)))
+        waits = decide(job(), hrl.world(deployment=hrl.deployment(job(), ready=False)))
         assert not [name for name in applied(waits) if name.startswith("RayCluster")]

@@ -42,6 +42,12 @@ def shared_memory(job: HarborRLJob) -> str:
     return size
 
 
+def kueues(template: dict[str, Any]) -> dict[str, str]:
+    """Kueue's annotations, by their names."""
+    pairs = ([*name.rsplit("/", 1), value] for name, value in template["metadata"]["annotations"].items())
+    return {name: value for owner, name, value in pairs if owner == "kueue.x-k8s.io"}
+
+
 class TestPlacement:
     def test_pods_with_gpus_bear_the_taint_of_gpu_nodes_and_pods_without_do_not(self) -> None:
         assert [one["key"] for one in pods(gpus())[0]["tolerations"]] == ["nvidia.com/gpu"]
@@ -74,15 +80,12 @@ class TestPlacement:
 class TestTopology:
     def test_in_a_queue_it_is_kueues_with_head_and_workers_in_one_group(self) -> None:
         for template in templates(gpus({**GANG, "trainer.topology": {"required": "rack"}})):
-            assert template["metadata"]["annotations"] == {
-                "kueue.x-k8s.io/podset-required-topology": "rack",
-                "kueue.x-k8s.io/podset-group-name": "trainer",
-            }
+            assert kueues(template) == {"podset-required-topology": "rack", "podset-group-name": "trainer"}
             assert "affinity" not in template["spec"]
 
     def test_a_single_pod_is_in_no_group(self) -> None:
         (head,) = templates(gpus({"queueName": "h200", "trainer.topology": {"preferred": "rack"}}))
-        assert head["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-preferred-topology": "rack"}
+        assert kueues(head) == {"podset-preferred-topology": "rack"}
 
     def test_without_a_queue_it_is_an_affinity_beside_that_of_claims(self) -> None:
         job = gpus({"trainer.topology": {"required": "rack"}})

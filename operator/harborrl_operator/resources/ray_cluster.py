@@ -112,11 +112,11 @@ def _start_params(job: ResolvedJob) -> dict[str, str]:
 def _template(
     job: ResolvedJob, attempt: int, pod: dict[str, Any], claims: Mapping[str, Object | None]
 ) -> dict[str, Any]:
-    meta = {
-        "labels": job.job.names.labels(Role.TRAINER, attempt),
-        "annotations": {**UNDISTURBED, **topology_annotations(job), **network_annotations(job)},
+    annotations = UNDISTURBED | topology_annotations(job) | network_annotations(job)
+    return {
+        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt), "annotations": annotations},
+        "spec": merged(pod | placement(job, claims), job.spec.trainer.pod_overrides),
     }
-    return {"metadata": meta, "spec": merged(pod | placement(job, claims), job.spec.trainer.pod_overrides)}
 
 
 def _pod(job: ResolvedJob, ray: dict[str, Any], volumes: list[dict[str, Any]]) -> dict[str, Any]:
