@@ -30,10 +30,11 @@ test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server te
 
 test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare
-	@$(PY) -m pytest -m "cluster and not faults"
+	@$(PY) -m pytest -m "cluster and not (faults or kueue or gpus)"
 
 test-cluster: may-start .venv/ready  ## every test on the real cluster, the long fault runs included
 	@$(PY) -m demo prepare
+	@$(PY) -m devcluster up --with kueue --with kwok
 	@$(PY) -m pytest -m cluster
 
 lint: .venv/ready  ## ruff: rules and format

@@ -11,6 +11,7 @@ from devcluster.backends import backend, choose_here
 from devcluster.choice import OWN, recorded_choice
 from devcluster.environment import completed, exports
 from devcluster.errors import DevclusterError
+from devcluster.extras import Request
 from devcluster.gobuild import TESTS, ensure_binaries
 from devcluster.progress import Reporter
 from devcluster.settings import load_settings
@@ -27,11 +28,15 @@ app = typer.Typer(
 @app.command()
 def up(
     context: Annotated[str | None, typer.Option(help="Use this context of your kubeconfig instead.")] = None,
+    add: Annotated[list[str] | None, typer.Option("--with", help="Add `kueue` or `kwok` (nodes with GPUs).")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--without", help="Remove such an add-on.")] = None,
+    kuberay: Annotated[str | None, typer.Option(help="KubeRay's version: 1.5.1 or 1.6.2.")] = None,
 ) -> None:
-    """Create the cluster, or repair it; returns when it is ready."""
+    """Create the cluster, or repair it; returns when it is ready. Add-ons stay until they are removed."""
     settings, reporter = load_settings(), Reporter()
+    request = Request.parse(add or (), remove or (), kuberay)
     choice = choose_here(context, settings)
-    backend(choice, settings, reporter).up()
+    backend(choice, settings, reporter).up(request)
     reporter.summary()
     reporter.say(exports(settings, os.environ))
 

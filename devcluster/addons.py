@@ -17,12 +17,16 @@ from devcluster.shell import run
 MANIFESTS = Path(__file__).parent / "manifests"
 
 COREDNS_IMAGE = f"localhost/devcluster/coredns:{COREDNS_VERSION}"
-KUBERAY_IMAGE = f"localhost/devcluster/kuberay-operator:{KUBERAY_VERSION}"
 LOCAL_PATH_IMAGE = f"localhost/devcluster/local-path-provisioner:{LOCAL_PATH_VERSION}"
 SHELL_IMAGE = "localhost/devcluster/busybox:1"
 """A shell with the usual small tools: makes and removes volume folders, and serves tests as a client."""
 
-SYSTEM_IMAGES = (PAUSE_IMAGE, COREDNS_IMAGE, KUBERAY_IMAGE, LOCAL_PATH_IMAGE, SHELL_IMAGE)
+
+def kuberay_image(version: str) -> str:
+    return f"localhost/devcluster/kuberay-operator:{version}"
+
+
+SYSTEM_IMAGES = (PAUSE_IMAGE, COREDNS_IMAGE, kuberay_image(KUBERAY_VERSION), LOCAL_PATH_IMAGE, SHELL_IMAGE)
 
 APPLETS = (
     "sh", "cat", "chmod", "cp", "date", "echo", "env", "false", "grep", "head", "hostname", "id", "ip", "kill", "ls",
@@ -45,7 +49,7 @@ def write_system_images(layout: Layout, binaries: Binaries, busybox: Path) -> No
     layout.root.mkdir(parents=True, exist_ok=True)
     layout.add_program_image(PAUSE_IMAGE, {"bin/pause": program("pause")}, ["/bin/pause"])
     layout.add_program_image(COREDNS_IMAGE, {"bin/coredns": program("coredns")}, ["/bin/coredns"])
-    layout.add_program_image(KUBERAY_IMAGE, {"manager": program("kuberay-operator")}, ["/manager"])
+    layout.add_program_image(kuberay_image(KUBERAY_VERSION), {"manager": program("kuberay-operator")}, ["/manager"])
     layout.add_program_image(
         LOCAL_PATH_IMAGE,
         {"bin/local-path-provisioner": program("local-path-provisioner")},
@@ -85,29 +89,29 @@ def local_path_manifest(settings: Settings) -> str:
     return template.substitute(image=LOCAL_PATH_IMAGE, helper=SHELL_IMAGE, volumes=settings.volumes)
 
 
-def kuberay_manifest(rendered: str) -> str:
+def kuberay_manifest(rendered: str, version: str = KUBERAY_VERSION) -> str:
     """KubeRay's own manifests with our image, and without its CPU limit, under which it takes a minute to start.
 
     Only the Deployment is parsed: the CRDs beside it are 1.4 MB of YAML, 10 s of parsing.
     """
     documents = rendered.split("\n---\n")
     return "\n---\n".join(
-        _with_our_image(document) if "\nkind: Deployment\n" in document else document for document in documents
+        _with_our_image(document, version) if "\nkind: Deployment\n" in document else document for document in documents
     )
 
 
-def _with_our_image(document: str) -> str:
+def _with_our_image(document: str, version: str) -> str:
     deployment = yaml.safe_load(document)
-    _use_our_image(deployment["spec"]["template"]["spec"])
+    _use_our_image(deployment["spec"]["template"]["spec"], kuberay_image(version))
     rendered: str = yaml.safe_dump(deployment, sort_keys=False)
     return rendered
 
 
-def _use_our_image(pod: dict[str, Any]) -> None:
+def _use_our_image(pod: dict[str, Any], image: str) -> None:
     # Our image names no user; the manifests demand one that is not root.
     pod["securityContext"] = {**pod.get("securityContext", {}), "runAsUser": 65532}
     for container in pod["containers"]:
-        container["image"] = KUBERAY_IMAGE
+        container["image"] = image
         container["imagePullPolicy"] = "Never"
         container["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
         container["env"] = [{"name": "GOMEMLIMIT", "value": "200MiB"}, {"name": "GOMAXPROCS", "value": "2"}]

@@ -6,6 +6,7 @@ from typing import Protocol
 from devcluster.choice import CONTEXT, KIND, choose
 from devcluster.cluster import OwnCluster
 from devcluster.existing import ExistingCluster
+from devcluster.extras import Request
 from devcluster.kindcluster import KindCluster
 from devcluster.progress import Reporter
 from devcluster.settings import Settings
@@ -16,8 +17,8 @@ from devcluster.status import Report
 class Cluster(Protocol):
     """What the command line asks of a cluster. Every call may be repeated; errors are DevclusterErrors."""
 
-    def up(self) -> None:
-        """Create or repair; returns when pods can run and KubeRay is there."""
+    def up(self, request: Request) -> None:
+        """Create or repair; returns when pods can run and KubeRay and the chosen add-ons are there."""
 
     def down(self) -> None:
         """Remove all that `up` made."""

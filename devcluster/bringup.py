@@ -101,14 +101,23 @@ def start_node(settings: Settings, binaries: Binaries, supervisor: Supervisor, b
     wait_until(lambda: healthy(settings.ports.router_health), "kube-router", supervisor)
 
 
-def install_addons(settings: Settings, binaries: Binaries) -> None:
+def install_addons(settings: Settings, binaries: Binaries, kuberay: str, kuberay_version: str) -> None:
+    """DNS, volumes and KubeRay, whose manifests are `kuberay`."""
     has_upstream = bool((settings.config / "resolv.conf").read_text())
     for manifest in (
         addons.coredns_manifest(settings, has_upstream=has_upstream),
         addons.local_path_manifest(settings),
-        addons.kuberay_manifest(binaries.kuberay_manifests.read_text()),
+        addons.kuberay_manifest(kuberay, kuberay_version),
     ):
-        kubectl(settings, binaries, "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
+        apply(settings, binaries, manifest)
     for namespace, name in addons.DEPLOYMENTS:
-        status = ("rollout", "status", f"deployment/{name}", f"--namespace={namespace}", "--timeout=180s")
-        kubectl(settings, binaries, *status)
+        wait_for(settings, binaries, namespace, name)
+
+
+def apply(settings: Settings, binaries: Binaries, manifest: str) -> None:
+    kubectl(settings, binaries, "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
+
+
+def wait_for(settings: Settings, binaries: Binaries, namespace: str, name: str) -> None:
+    status = ("rollout", "status", f"deployment/{name}", f"--namespace={namespace}", "--timeout=180s")
+    kubectl(settings, binaries, *status)

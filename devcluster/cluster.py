@@ -4,25 +4,28 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from devcluster import addons, bringup, components, host, teardown
+from devcluster import addons, bringup, components, extras, host, kueue, kwok, teardown
 from devcluster.choice import refuse_foreign_state
 from devcluster.controlplane import ensure_control_plane
 from devcluster.errors import CommandError, UnsuitableHostError
 from devcluster.existing import report_from
+from devcluster.extras import Request
 from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries, ensure_binaries, go_command
 from devcluster.loading import load_image
 from devcluster.locks import exclusive
+from devcluster.modules import KUEUE, KWOK
 from devcluster.nodeconfig import CNI_PLUGINS
 from devcluster.othernode import refuse_other_node
+from devcluster.ownextras import Place, kuberay_manifests, settle
 from devcluster.packages import ensure_packages
 from devcluster.ports import refuse_taken
 from devcluster.processes import Supervisor
 from devcluster.progress import Reporter
-from devcluster.settings import COREDNS_VERSION, KUBERAY_VERSION, NODE_NAME, Settings
+from devcluster.settings import COREDNS_VERSION, NODE_NAME, Settings
 from devcluster.shell import run
 from devcluster.status import MemoryUse, Report, pod_memory, program_memory
 
-SYSTEM_NAMESPACES = ("kube-system", "local-path-storage", KUBERAY_NAMESPACE)
+SYSTEM_NAMESPACES = ("kube-system", "local-path-storage", KUBERAY_NAMESPACE, kueue.NAMESPACE, kwok.NAMESPACE)
 
 
 class OwnCluster:
@@ -36,7 +39,7 @@ class OwnCluster:
     def binaries(self) -> Binaries:
         return ensure_binaries(self.settings.cache, (*CONTROL_PLANE, *NODE), self.reporter)
 
-    def up(self) -> None:
+    def up(self, request: Request) -> None:
         """Repairs or creates; returns when the node is Ready and the add-ons are available."""
         host.require_root("devcluster up")
         settings, plane = self.settings, components.control_plane_of(self.settings)
@@ -58,8 +61,18 @@ class OwnCluster:
                 self.supervisor.ensure(components.scheduler(settings, binaries))
             with self.reporter.stage("Start the node"):
                 bringup.start_node(settings, binaries, self.supervisor, busybox)
-            with self.reporter.stage("Install DNS, volumes and KubeRay"):
-                bringup.install_addons(settings, binaries)
+            self._install(binaries, request)
+
+    def _install(self, binaries: Binaries, request: Request) -> None:
+        """The choice is recorded between removal and installation: a killed `up` is repaired by the next one."""
+        settings, before = self.settings, extras.recorded(self.settings.state)
+        wanted, place = request.on(before), Place(settings, binaries, self.reporter)
+        extras.record(settings.state, extras.Extras(tuple({*before.names, *wanted.names}), wanted.kuberay))
+        kuberay = kuberay_manifests(place, wanted.kuberay)
+        with self.reporter.stage(f"Install DNS, volumes and KubeRay {wanted.kuberay}"):
+            bringup.install_addons(settings, binaries, kuberay, wanted.kuberay)
+        settle(place, before, wanted)
+        extras.record(settings.state, wanted)
 
     def load(self, image: str) -> None:
         host.require_root("devcluster load")
@@ -92,11 +105,17 @@ class OwnCluster:
         return Report(
             report.backend,
             ready=report.ready and all(use.pid for use in programs),
-            versions={**report.versions, "KubeRay": KUBERAY_VERSION, "CoreDNS": COREDNS_VERSION},
+            versions={**report.versions, **self._versions()},
             nodes=report.nodes,
             memory=[*programs, *shims, *self._pods(kubectl)],
             disk={name: disk_use(path) for name, path in self._folders().items() if path.exists()},
         )
+
+    def _versions(self) -> dict[str, str]:
+        chosen = extras.recorded(self.settings.state)
+        pinned = {"kueue": ("Kueue", KUEUE.version), "kwok": ("kwok", KWOK.version)}
+        added = dict(pinned[name] for name in chosen.names)
+        return {"KubeRay": chosen.kuberay, "CoreDNS": COREDNS_VERSION, **added}
 
     def _memory(self, name: str) -> MemoryUse:
         record = self.supervisor.record(name)

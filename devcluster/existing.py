@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from devcluster.choice import CONTEXT, claim_state, release_state
 from devcluster.errors import CommandError, UnsuitableHostError
+from devcluster.extras import Request, refuse
 from devcluster.gobuild import KUBERAY_NAMESPACE, MANAGED_BY, MANAGER, render_kuberay
 from devcluster.processes import write_atomically
 from devcluster.programs import ensure_clients, find_program
@@ -24,8 +25,9 @@ class ExistingCluster:
     def kubectl(self) -> str:
         return find_program("kubectl", self.settings) or "kubectl"
 
-    def up(self) -> None:
+    def up(self, request: Request) -> None:
         """Writes a kubeconfig for this context alone, so that what follows cannot act on another cluster."""
+        refuse(request, f"context {self.context}")
         ensure_clients(self.settings, self.reporter)
         try:
             view = run([self.kubectl, "config", "view", "--minify", "--flatten", f"--context={self.context}"])

@@ -151,11 +151,9 @@ def ensure_binaries(cache: Path, targets: Sequence[Target], reporter: Reporter) 
     builds = cache / "devcluster"
     folder = builds / sources_key(SOURCES, run([go, "version"], cwd=SOURCES))
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(builds / "build.lock", reporter):
+    with lock(builds / "build.lock", reporter):
         for target in targets:
-            if not (folder / target.name).exists():
-                with reporter.stage(f"Build {target.name}") as advance:
-                    _build(go, target, folder, advance)
+            build_missing(target, SOURCES, folder, reporter)
         _link_names(folder)
         if any(target.package == KUBERAY_MODULE for target in targets):
             render_kuberay(Binaries(folder).kuberay_manifests, str(folder / "kubectl"))
@@ -165,7 +163,7 @@ def ensure_binaries(cache: Path, targets: Sequence[Target], reporter: Reporter) 
 
 
 @contextmanager
-def _lock(path: Path, reporter: Reporter) -> Iterator[None]:
+def lock(path: Path, reporter: Reporter) -> Iterator[None]:
     """One build at a time; the kernel frees the lock of a killed one."""
     with path.open("w") as stream:
         try:
@@ -176,17 +174,25 @@ def _lock(path: Path, reporter: Reporter) -> Iterator[None]:
         yield
 
 
-def _build(go: str, target: Target, folder: Path, advance: Advance) -> None:
+def build_missing(target: Target, sources: Path, folder: Path, reporter: Reporter) -> None:
+    """Builds `target` of the Go module in `sources` into `folder`, unless it is there."""
+    if not (folder / target.name).exists():
+        with reporter.stage(f"Build {target.name}") as advance:
+            _build(target, sources, folder, advance)
+
+
+def _build(target: Target, sources: Path, folder: Path, advance: Advance) -> None:
+    go = go_command()
     partial = folder / f".{target.name}.partial"
     flags = f"-s -w {target.ldflags}".strip()
     argv = [go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", str(partial), target.package]
     environment = build_environment(os.environ)
     try:
-        total = len(run([go, "list", "-deps", target.package], cwd=SOURCES, env=environment).split())
+        total = len(run([go, "list", "-deps", target.package], cwd=sources, env=environment).split())
     except CommandError as error:
         raise build_error(target, str(error)) from error
     tail: list[str] = []
-    with subprocess.Popen(argv, cwd=SOURCES, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(argv, cwd=sources, env=environment, stderr=subprocess.PIPE, text=True) as process:
         for compiled, line in enumerate(process.stderr or (), start=1):
             tail = [*tail[-40:], line]
             advance(min(compiled / total, 0.99))
@@ -229,18 +235,23 @@ def _forget_old(builds: Path, current: Path) -> None:
         shutil.rmtree(stale, ignore_errors=True)
 
 
-def render_kuberay(target: Path, kubectl: str) -> None:
+def module_folder(module: str, sources: Path) -> Path:
+    """Where the go command keeps the tree of a module that `sources` pins; fetched if it is not there."""
+    go = go_command()
+    try:
+        run([go, "mod", "download", module], cwd=sources)
+    except CommandError as error:
+        raise DownloadError(module, str(error)) from error
+    return Path(run([go, "list", "-m", "-f", "{{.Dir}}", module], cwd=sources).strip())
+
+
+def render_kuberay(target: Path, kubectl: str, sources: Path = SOURCES) -> None:
     """Writes KubeRay's manifests, in a namespace of their own, from the tree that its Go module carries."""
     if target.exists():
         return
-    try:
-        run([go_command(), "mod", "download", KUBERAY_MODULE], cwd=SOURCES)
-    except CommandError as error:
-        raise DownloadError(KUBERAY_MODULE, str(error)) from error
-    module = Path(run([go_command(), "list", "-m", "-f", "{{.Dir}}", KUBERAY_MODULE], cwd=SOURCES).strip())
     overlay = target.parent / "kuberay"
     overlay.mkdir(parents=True, exist_ok=True)
-    base = os.path.relpath(module / "config" / "default", overlay)
+    base = os.path.relpath(module_folder(KUBERAY_MODULE, sources) / "config" / "default", overlay)
     write_atomically(overlay / "kustomization.yaml", f"namespace: {KUBERAY_NAMESPACE}\nresources: ['{base}']\n")
     labels = f"{{{MANAGED_BY}: {MANAGER}}}"
     namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {KUBERAY_NAMESPACE}, labels: {labels}}}\n"

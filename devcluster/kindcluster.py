@@ -2,6 +2,7 @@
 
 from devcluster.choice import KIND, claim_state, release_state
 from devcluster.existing import ensure_kuberay, report_from
+from devcluster.extras import Request, refuse
 from devcluster.programs import ensure_clients, find_program
 from devcluster.progress import Reporter
 from devcluster.settings import Settings
@@ -22,7 +23,8 @@ class KindCluster:
     def kubectl(self) -> str:
         return find_program("kubectl", self.settings) or "kubectl"
 
-    def up(self) -> None:
+    def up(self, request: Request) -> None:
+        refuse(request, "kind")
         ensure_clients(self.settings, self.reporter)
         claim_state(self.settings, KIND)
         if NAME not in run(["kind", "get", "clusters"]).split():

@@ -1,4 +1,4 @@
-"""Routes only: /run, /flush, /health, /metrics."""
+"""Routes only: /run, /flush, /health, /ready, /metrics."""
 
 import asyncio
 import contextlib
@@ -21,6 +21,9 @@ from harborrl_agent_server.settings import Settings
 
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes. A request carries a whole row of the data set, patches included."""
+
+LEAVING = {"Retry-After": "2", "Connection": "close"}
+"""The next connection goes to whom the Service names by then; this one would come back here."""
 
 try:
     VERSION = version("harborrl")
@@ -68,9 +71,11 @@ def add_work(app: FastAPI, settings: Settings) -> None:
     @app.post("/run")
     async def run(request: Request) -> RunResponse:
         runs: Runs = app.state.runs
+        # The whole body first: a client that still sends when it is refused sees a broken connection, and no refusal.
+        body = await body_of(request)
         if runs.draining:
-            raise HTTPException(503, "the server is shutting down; ask its successor", headers={"Retry-After": "5"})
-        wanted = parsed(RunRequest, await body_of(request))
+            raise HTTPException(503, "this server is leaving and has not started the trial; ask again", headers=LEAVING)
+        wanted = parsed(RunRequest, body)
         async with client_watch(request) as gone:
             return await runs.execute(wanted, gone)
 
@@ -86,6 +91,12 @@ def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> Health:
         return health_of(app.state.runs, settings)
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        """For the readiness probe: whether new runs are taken. `/health` answers as long as the process is well."""
+        leaving = app.state.runs.draining
+        return Response("leaving" if leaving else "ready", status_code=503 if leaving else 200)
 
     @app.get("/metrics")
     async def show_metrics() -> Response:

@@ -82,6 +82,7 @@ class Runs:
         self.live: set[Run] = set()
         self.outcomes: Counter[str] = Counter()
         self.draining = False
+        """No new runs: those that are live are about to be cancelled, or the last that this server will see."""
         self.leaked = 0
         self._clock = clock
         self._numbers = itertools.count(1)

@@ -2,6 +2,7 @@
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
 import httpx
@@ -18,6 +19,19 @@ class Sandbox(Protocol):
         """Remove the sandbox whatever the trial is doing; bounded, and harmless when it is gone already."""
 
 
+class Standing(Enum):
+    """What is left of that to which this server belongs, when it is told to stop."""
+
+    REPLACED = "replaced"
+    """Its Deployment is gone and its job is not: another version takes the new trials."""
+    ORPHANED = "orphaned"
+    """Its job is gone: nobody waits for a trial."""
+    ALONE = "alone"
+    """Only its pod is ended, or it serves no job; how much time is left is not known."""
+    UNKNOWN = "unknown"
+    """The API server does not answer, or may not be asked."""
+
+
 class SandboxProvider(Protocol):
     """Where sandboxes come from: checked and opened once, asked for a Harbor environment per trial."""
 
@@ -26,6 +40,9 @@ class SandboxProvider(Protocol):
 
     async def close(self) -> None:
         """Remove all sandboxes of this server."""
+
+    async def standing(self) -> Standing:
+        """Looked up now; never raises, and takes a few seconds at most."""
 
     def environment(self) -> EnvironmentConfig:
         """Harbor's environment config of one trial."""

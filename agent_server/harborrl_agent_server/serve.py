@@ -6,7 +6,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from typing import override
 
 import uvicorn
@@ -14,19 +15,20 @@ from fastapi import FastAPI
 
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import StartupError
-from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.scope import SandboxProvider, Standing
 from harborrl_agent_server.settings import Budgets, Settings
+from harborrl_agent_server.stopping import TRIALS_SHARE, leave
 
 LOG = logging.getLogger(__name__)
 
 QUIET = {"HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Neither usage reports nor price lists: a training cluster reaches no host outside."""
 
-TRIALS_SHARE = 0.7
-"""Of the grace period: for trials to end; the rest is for what they leave on the cluster."""
-
 CLOSE_SECONDS = 3
 """For uvicorn to send the last answers after the last trial has ended."""
+
+LAST_SECONDS = 5.0
+"""For what asyncio still awaits at its end: a leaked trial, a thread on a volume that hangs. Then it leaves."""
 
 
 def ladder(budgets: Budgets) -> str:
@@ -64,13 +66,13 @@ async def serve(settings: Settings, provider: SandboxProvider) -> None:
 
     await provider.open()
     try:
-        await listen(create_app(settings, provider), settings)
+        await listen(create_app(settings, provider), settings, provider.standing)
     finally:
         await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
 
 
-async def listen(app: FastAPI, settings: Settings) -> None:
-    """Serve until a signal, then end every run before the last connection is closed."""
+async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaitable[Standing]]) -> None:
+    """Serve until a signal, then see every run answered before the last connection is closed."""
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -89,8 +91,7 @@ async def listen(app: FastAPI, settings: Settings) -> None:
     told = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
-        LOG.info("told to stop: new runs are refused, running ones cancelled, within %.0f s", settings.grace_s)
-        await app.state.runs.stop(settings.grace_s * TRIALS_SHARE)
+        await leave(app.state.runs, standing, settings)
         server.should_exit = True
     told.cancel()
     await serving
@@ -107,7 +108,8 @@ async def announced(server: Server, serving: asyncio.Future[None]) -> None:
         LOG.info("listening on http://%s:%d", host, port)
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, provider: SandboxProvider | None = None) -> int:
+    """`provider`: by default that of the chosen kind."""
     os.environ.update(QUIET)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -120,5 +122,14 @@ def run(settings: Settings) -> int:
         settings.tasks_dir,
         settings.trials_dir,
     )
-    asyncio.run(serve(settings, provider_for(settings)))
+    asyncio.run(_serve_and_leave(settings, provider or provider_for(settings)))
     return 0
+
+
+async def _serve_and_leave(settings: Settings, provider: SandboxProvider) -> None:
+    try:
+        await serve(settings, provider)
+    finally:
+        end = threading.Timer(LAST_SECONDS, os._exit, [70])
+        end.daemon = True  # it is no reason to stay
+        end.start()

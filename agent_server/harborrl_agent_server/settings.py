@@ -60,7 +60,11 @@ class Settings:
     sandbox_image: str | None = None
     sandbox_config: dict[str, Any] = field(default_factory=dict)
     grace_s: float = 25
-    """How long SIGTERM lets running trials end; below the pod's termination grace period."""
+    """From SIGTERM to the end of a server that cancels its trials; below the pod's termination grace period."""
+    drain_s: float = 0
+    """How long a server that a newer version replaces lets its trials run on before it cancels the rest."""
+    deployment: str = ""
+    """The Deployment that this pod belongs to, in the job's namespace; empty: none, so nothing replaces this server."""
     admin_secret: str = field(default="", repr=False)
     job: JobIdentity = field(default_factory=JobIdentity)
     pod_name: str = "agent-server"
@@ -88,7 +92,8 @@ def parser() -> argparse.ArgumentParser:
     add("--sandbox-namespace", default="harborrl-sandboxes")
     add("--sandbox-image", default=None, help="image of tasks that name none")
     add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
-    add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most")
+    add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
+    add("--drain-period", type=float, default=0, help="seconds that a replaced server lets its trials run on")
     return flags
 
 
@@ -117,12 +122,10 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         sandbox_image=args.sandbox_image,
         sandbox_config=json_object("--sandbox-config", args.sandbox_config),
         grace_s=args.grace_period,
+        drain_s=args.drain_period,
+        deployment=environ.get("HARBORRL_DEPLOYMENT", ""),
         admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
-        job=JobIdentity(
-            environ.get("HARBORRL_JOB_NAMESPACE", ""),
-            environ.get("HARBORRL_JOB_NAME", ""),
-            environ.get("HARBORRL_JOB_UID", ""),
-        ),
+        job=JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
         pod_name=environ.get("POD_NAME") or socket.gethostname(),
     )
     if args.dashboard_port:

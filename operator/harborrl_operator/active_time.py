@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from harborrl_operator.clock import from_text, seconds_since, to_text
-from harborrl_operator.constants import Phase, Reason
+from harborrl_operator.constants import Phase
 from harborrl_operator.draft import Plan
 from harborrl_operator.models import HarborRLJob, JobStatus
 from harborrl_operator.observed import Observed, is_terminating
@@ -31,13 +31,13 @@ def time_spent(job: HarborRLJob, observed: Observed, now: datetime) -> float:
 def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime) -> Plan:
     """`decided` with the clock started or stopped as its status asks, and looked at again when the time is up."""
     status = decided.status
-    idle = status.finished_at is not None or status.phase is Phase.SUSPENDED or status.reason == Reason.QUEUED
+    idle = status.finished_at is not None or status.phase in (Phase.SUSPENDED, Phase.QUEUED)
     if status.active_since is not None and idle:
         passed = round(active_seconds(status, _stopped(job, observed, now)))
         status = status.model_copy(update={"active_seconds": passed, "active_since": None})
     elif status.active_since is None and status.started_at is not None and not idle:
         begun = now
-        if job.status.reason == Reason.QUEUED:
+        if job.status.phase is Phase.QUEUED:
             begun = _last(_queue_changes(job, observed, "False"), now - _LONGEST_BLINDNESS, now)
         status = status.model_copy(update={"active_since": to_text(begun)})
     return replace(decided, status=status, requeue_after=_until_deadline(job, status, decided.requeue_after, now))

@@ -7,8 +7,10 @@ from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.in_place import keeps_its_quota, restart_in_place
 from harborrl_operator.losses import account
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
+from harborrl_operator.observed import Object
 from harborrl_operator.progress import FailureClass
 
 MOST_LISTED = 20
@@ -22,9 +24,12 @@ def attempt_failed(
 
     `until` is when its work ended, where that is known better than by this pass.
     """
-    before, record = _record(draft, failure, message, cause, until or draft.now)
+    ended = until or draft.now
     counts, budget = charge(failure, draft.value("failures") or FailureCounts(), draft.job.spec.retries)
     draft.fields["failures"] = counts
+    if failure == "infrastructure" and not budget.is_spent and keeps_its_quota(draft):
+        return restart_in_place(draft, message, cause, budget, ended)
+    before, record = _record(draft, failure, message, cause, ended)
     final = _final(before, record, budget, message)
     if final is not None:
         return draft.finish(final, succeeded=False, keep_cluster=draft.job.spec.retries.keep_cluster_seconds > 0)
@@ -38,6 +43,16 @@ def attempt_failed(
     draft.forget_cluster()
     draft.delete_stale_clusters()
     return back_off(draft)
+
+
+def head_replaced(draft: Draft, head: Object) -> Plan:
+    """KubeRay put a head in the place of a lost one: 1.5 always does, newer ones where we let them."""
+    message = f"Head pod {draft.trainer.head_pod} is gone and the driver had not finished."
+    counts, budget = charge("infrastructure", draft.value("failures") or FailureCounts(), draft.job.spec.retries)
+    if budget.is_spent:
+        return attempt_failed(draft, "infrastructure", message, Cause.POD_DELETED)
+    draft.fields["failures"] = counts
+    return restart_in_place(draft, message, Cause.POD_DELETED, budget, draft.now, keep=head)
 
 
 def _record(

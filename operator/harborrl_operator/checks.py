@@ -8,6 +8,7 @@ from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, 
 from harborrl_operator.engine_checks import engine_is_available, native_reads_every_field
 from harborrl_operator.engine_rules import engine_accepts_arguments
 from harborrl_operator.models.trainer import SECRET_NAME
+from harborrl_operator.network_checks import egress_names_networks
 from harborrl_operator.observed import Object, Observed, labels
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.server_checks import agent_is_known, dashboard_is_off, image_template_is_known
@@ -339,6 +340,7 @@ CHECKS: Sequence[Check] = (
     dashboard_is_off,
     image_template_is_known,
     sandbox_namespace_is_open,
+    egress_names_networks,
     names_are_free,
     resume_source_exists,
     claims_exist,

@@ -22,21 +22,27 @@ class _Resource:
 
 _RESOURCES = {
     "ConfigMap": _Resource("v1", "configmaps"),
+    "CustomResourceDefinition": _Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     "Deployment": _Resource("apps/v1", "deployments"),
+    "EndpointSlice": _Resource("discovery.k8s.io/v1", "endpointslices"),
     "Event": _Resource("v1", "events"),
     KIND: _Resource(API_VERSION, PLURAL),
     "Lease": _Resource("coordination.k8s.io/v1", "leases"),
     "LimitRange": _Resource("v1", "limitranges"),
     "Namespace": _Resource("v1", "namespaces", namespaced=False),
+    "NetworkPolicy": _Resource("networking.k8s.io/v1", "networkpolicies"),
     "Node": _Resource("v1", "nodes", namespaced=False),
     "PersistentVolumeClaim": _Resource("v1", "persistentvolumeclaims"),
     "Pod": _Resource("v1", "pods"),
+    "PodDisruptionBudget": _Resource("policy/v1", "poddisruptionbudgets"),
     "RayCluster": _Resource("ray.io/v1", "rayclusters"),
     "Role": _Resource("rbac.authorization.k8s.io/v1", "roles"),
     "ResourceQuota": _Resource("v1", "resourcequotas"),
     "RoleBinding": _Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Service": _Resource("v1", "services"),
     "ServiceAccount": _Resource("v1", "serviceaccounts"),
+    "Workload": _Resource("kueue.x-k8s.io/v1beta2", "workloads"),
+    "Workload.v1beta1": _Resource("kueue.x-k8s.io/v1beta1", "workloads"),
 }
 
 
@@ -110,8 +116,8 @@ class Cluster:
         return await self._ask(request, f"apply {thing['kind']} {meta['name']}")
 
     async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
-        """A conflict when there is one of that name."""
-        return await self._create(thing, ())
+        """A conflict when there is one of that name; a field that the API server does not know is refused."""
+        return await self._create(thing, (("fieldValidation", "Strict"),))
 
     async def check(self, thing: Mapping[str, Any]) -> None:
         """As `create`, with all that the API server checks and nothing stored."""
@@ -131,14 +137,19 @@ class Cluster:
             f"replace {thing['kind']} {meta['name']}",
         )
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Delete in the background; one that is gone or was replaced meanwhile counts as deleted."""
-        body = {
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
+        """Delete in the background; one that is gone or was replaced meanwhile counts as deleted.
+
+        `grace` in seconds replaces the pod's own, also of one that is being deleted.
+        """
+        body: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
             "propagationPolicy": "Background",
         }
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
         try:
             await self._ask(Request("delete", kind, _path(kind, namespace, name), (), body), f"delete {kind} {name}")
         except ClusterError as error:

@@ -96,6 +96,14 @@ _SPEC_RULES = (
         "spec.data needs exactly one of jsonl and tasks",
     ),
     (
+        "!has(self.workloadPriorityClass) || has(self.queueName)",
+        "spec.workloadPriorityClass is an order within a queue: set spec.queueName as well",
+    ),
+    (
+        "!(has(self.trainer.topology.required) && has(self.trainer.topology.preferred))",
+        "spec.trainer.topology takes one of required and preferred",
+    ),
+    (
         "!has(self.resumeFrom) || has(self.resumeFrom.job) != has(self.resumeFrom.path)",
         "spec.resumeFrom needs exactly one of job and path",
     ),

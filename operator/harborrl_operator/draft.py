@@ -109,7 +109,7 @@ class Draft:
         self.delete("RayCluster", (c for name, c in self.observed.ray_clusters.items() if name != keep))
         self.delete("Pod", [self.observed.preflight_pod])
         self.delete("ConfigMap", [self.observed.request])
-        self.delete("Deployment", [self.observed.deployment])
+        self.delete("Deployment", self.observed.agent_servers.values())
 
     def delete_job(self) -> None:
         job = self.job
@@ -133,6 +133,8 @@ class Draft:
     def end(self, phase: Phase, verdict: Verdict, requeue_after: float | None) -> Plan:
         """Close the pass: `verdict` is what `kubectl get` shows."""
         self._fill_conditions()
+        if self.look_again is not None:
+            requeue_after = self.look_again if requeue_after is None else min(requeue_after, self.look_again)
         status = self.job.status.model_copy(
             update={
                 **self.fields,

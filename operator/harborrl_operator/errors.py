@@ -1,5 +1,7 @@
 """Errors named after the boundary that broke."""
 
+from collections.abc import Sequence
+
 
 class UnansweredError(Exception):
     """Nothing came back from the API server, which may have done what was asked."""
@@ -31,3 +33,16 @@ class ClusterError(Exception):
     def is_conflict(self) -> bool:
         """Somebody wrote since we read: also a uid that no longer matches, or a name that is taken."""
         return self.status == 409
+
+
+class UnsupportedFieldError(ClusterError):
+    """The installed CRD does not know fields that a child needs: without a word, it would be made without them."""
+
+    def __init__(self, action: str, paths: Sequence[str]) -> None:
+        named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        super().__init__(
+            action,
+            422,
+            f"the installed KubeRay does not know {named}. Update KubeRay's CRDs (`helm upgrade` does not), or take the"
+            " field out of trainer.podOverrides",
+        )

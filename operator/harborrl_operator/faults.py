@@ -7,7 +7,7 @@ from pathlib import Path
 from harborrl_operator.clock import to_text
 from harborrl_operator.conditions import Conditions
 from harborrl_operator.constants import ConditionType, Reason
-from harborrl_operator.errors import ClusterError
+from harborrl_operator.errors import ClusterError, UnsupportedFieldError
 from harborrl_operator.models import JobStatus
 
 
@@ -47,16 +47,22 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     conditions = Conditions([*carried, *settled], after.observed_generation, to_text(now))
     for error in reversed(failures):
         message = f"The API server refused to {error}. It is tried again; correct what it names."
+        if isinstance(error, UnsupportedFieldError):
+            message = f"Not sent: {error}. It is tried again."
         if error.action == "list RayCluster" and error.is_absent:
             message += " Is KubeRay installed?"
-        conditions.set(_concerned(error), "False", Reason.APPLY_FAILED, message)
+        conditions.set(_concerned(error), "False", _reason(error), message)
     first = f"The API server refused to {failures[0]}."
     return after.model_copy(
-        update={"conditions": conditions.listed(), "reason": Reason.APPLY_FAILED.value, "message": first[:256]}
+        update={"conditions": conditions.listed(), "reason": _reason(failures[0]).value, "message": first[:256]}
     )
 
 
-_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace")
+def _reason(error: ClusterError) -> Reason:
+    return Reason.FIELD_NOT_SUPPORTED if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
+
+
+_ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace", "NetworkPolicy", "EndpointSlice")
 """Kinds on which the preflight and the checks depend."""
 
 

@@ -18,6 +18,8 @@ MAX_JOB_NAME = 43
 
 AGENT_SERVER_ACCOUNT = "harborrl-agent-server"
 TRAINER_ACCOUNT = "harborrl-trainer"
+"""Also the name of the ClusterRole that the trainer's pods are bound to."""
+
 SANDBOX_ROLE = "harborrl-sandboxes"
 
 
@@ -33,9 +35,20 @@ class JobNames:
     def agent(self) -> str:
         return f"{self.name}-agent"
 
+    def agent_deployment(self, version: str) -> str:
+        """At most 58 characters; beyond 63 the ReplicaSet controller would cut the pods' names."""
+        return f"{self.agent}-{version}"
+
     @property
     def agents(self) -> str:
         return f"{self.name}-agents"
+
+    def network(self, of: str) -> str:
+        """NetworkPolicy: `deny`, or of a group of pods."""
+        return f"{self.name}-{of}"
+
+    def disruption(self, role: Role) -> str:
+        return f"{self.name}-{role.value}"
 
     @property
     def preflight(self) -> str:

@@ -1,67 +1,81 @@
 """Reads everything a decision may look at, live, into one frozen value."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, LABEL_WORKLOAD_OWNER, Role
 from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
-from harborrl_operator.observed import Object, Observed, Surroundings, labels, name_of, pod_phase
+from harborrl_operator.observed import (
+    Address,
+    Object,
+    Observed,
+    Surroundings,
+    is_terminating,
+    labels,
+    name_of,
+    pod_phase,
+    version_of,
+)
 from harborrl_operator.problems import STUCK_SECONDS
 from harborrl_operator.surroundings import read_surroundings
+from harborrl_operator.workloads import is_gated, is_held_back, words
 
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names = job.namespace, job.names
     selector = f"{LABEL_JOB}={job.name}"
-    pods, rays, deployment, sandboxes = await asyncio.gather(
+    all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
-        cluster.get("Deployment", namespace, names.agent),
-        _namespace(cluster, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
+        cluster.find("Deployment", namespace, selector),
+        cluster.get("Service", namespace, names.agent),
+        _if_allowed(cluster, "Namespace", None, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
     )
-    all_pods, all_rays = pods, rays
-    pods, rays = ([thing for thing in things if _is_of(thing, job)] for things in (pods, rays))
+    pods, rays, deployments = (_all_of(job, things) for things in (all_pods, all_rays, all_deployments))
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
-    progress, request, claims, resume_path = await asyncio.gather(
+    progress, request, references, network = await asyncio.gather(
         cluster.get("ConfigMap", namespace, names.progress),
         _request(cluster, job),
-        _claims(cluster, job, settings),
-        _resume_path(cluster, job),
+        _references(cluster, job, settings),
+        _network(cluster, job),
     )
+    workloads = await _workloads(cluster, namespace, [*rays, *pods])
     report = _ours(progress, job)
     preflights = _of_role(pods, Role.PREFLIGHT)
-    surroundings = Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights)
     return Observed(
-        deployment=_ours(deployment, job),
+        agent_servers={version_of(thing): thing for thing in deployments if not is_terminating(thing)},
+        agent_service=_ours(service, job),
         agent_pods=_of_role(pods, Role.AGENT_SERVER),
-        preflight_pod=preflights[0] if preflights else None,
+        preflight_pod=next(iter(preflights), None),
         ray_clusters={name_of(ray): ray for ray in rays},
         trainer_pods=_of_role(pods, Role.TRAINER),
         progress=(report.get("data") or {}).get("progress") if report else None,
         progress_exists=report is not None,
         request=_ours(request, job),
-        predecessors=_predecessors(job, all_pods, all_rays, named),
+        predecessors=_predecessors(job, all_pods, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
-        claims=claims,
         sandbox_namespace=sandboxes,
-        surroundings=surroundings,
-        resume_path=resume_path,
-        warnings=await _warnings(cluster, namespace, pods, now),
+        surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
+        **network,
+        **references,
+        workloads=workloads,
+        warnings={**_held_pods(pods, workloads), **await _warnings(cluster, namespace, pods, now)},
     )
 
 
-async def _namespace(cluster: Cluster, name: str) -> Object | None:
-    """None also where we may not look: an operator that serves a list of namespaces knows one for sandboxes."""
+async def _if_allowed(cluster: Cluster, kind: str, namespace: str | None, name: str) -> Object | None:
+    """None also where we may not look: an operator that serves a list of namespaces sees nothing beyond them."""
     try:
-        return await cluster.get("Namespace", None, name)
+        return await cluster.get(kind, namespace, name)
     except ClusterError as error:
         if error.is_refusal:
             return None
@@ -85,7 +99,6 @@ async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]
         ("ConfigMap", names.config),
         ("ConfigMap", names.progress),
         ("ConfigMap", names.request),
-        ("Deployment", names.agent),
         ("RayCluster", names.ray_cluster(job.status.attempt)),
         ("Service", names.agent),
         ("Service", names.agents),
@@ -96,13 +109,18 @@ async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]
 
 
 def _predecessors(
-    job: HarborRLJob, pods: list[Object], rays: list[Object], named: list[tuple[str, Object]]
+    job: HarborRLJob,
+    pods: list[Object],
+    rays: list[Object],
+    deployments: list[Object],
+    named: list[tuple[str, Object]],
 ) -> tuple[tuple[str, Object], ...]:
     """A Service is missing on purpose: taking one over does no harm, and deleting them is no right of ours."""
     seen = (
         *(("Pod", pod) for pod in pods if labels(pod).get(LABEL_ROLE) in _POD_ROLES),
         *(("RayCluster", ray) for ray in rays),
-        *((kind, thing) for kind, thing in named if kind in ("ConfigMap", "Deployment")),
+        *(("Deployment", deployment) for deployment in deployments),
+        *((kind, thing) for kind, thing in named if kind == "ConfigMap"),
     )
     return tuple((kind, thing) for kind, thing in seen if _is_left_behind(thing, job))
 
@@ -112,6 +130,10 @@ def _is_left_behind(thing: Object, job: HarborRLJob) -> bool:
     return labels(thing).get(LABEL_JOB) == job.name and labels(thing).get(LABEL_JOB_UID) not in (None, job.uid)
 
 
+def _all_of(job: HarborRLJob, things: Iterable[Object]) -> list[Object]:
+    return [thing for thing in things if _is_of(thing, job)]
+
+
 def _is_of(thing: Object, job: HarborRLJob) -> bool:
     return labels(thing).get(LABEL_JOB_UID) == job.uid
 
@@ -119,6 +141,28 @@ def _is_of(thing: Object, job: HarborRLJob) -> bool:
 def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:
     """An object of the same name that belongs to a deleted job of that name is not ours."""
     return thing if thing is not None and _is_of(thing, job) else None
+
+
+async def _network(cluster: Cluster, job: HarborRLJob) -> dict[str, Any]:
+    """The job's policies, and where the API server listens: it keeps an EndpointSlice of its own under this name."""
+    found, endpoints = await asyncio.gather(
+        cluster.find("NetworkPolicy", job.namespace, f"{LABEL_JOB}={job.name}"),
+        _if_allowed(cluster, "EndpointSlice", "default", "kubernetes"),
+    )
+    policies = tuple(policy for policy in found if _is_of(policy, job))
+    return {"network_policies": policies, "api_server": _addresses(endpoints or {})}
+
+
+def _addresses(endpoints: Object) -> tuple[Address, ...]:
+    hosts = [host for endpoint in endpoints.get("endpoints") or [] for host in endpoint.get("addresses") or []]
+    ports = [port["port"] for port in endpoints.get("ports") or [] if port.get("port")]
+    return tuple(Address(f"{host}/{128 if ':' in host else 32}", port) for host in hosts for port in ports)
+
+
+async def _references(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Any]:
+    """What the spec names that others made."""
+    claims, resume_path = await asyncio.gather(_claims(cluster, job, settings), _resume_path(cluster, job))
+    return {"claims": claims, "resume_path": resume_path}
 
 
 async def _claims(cluster: Cluster, job: HarborRLJob, settings: Settings) -> dict[str, Object | None]:
@@ -141,6 +185,35 @@ async def _resume_path(cluster: Cluster, job: HarborRLJob) -> str | None:
     other = await cluster.get(KIND, job.namespace, source.job)
     return JobNames(job.namespace, source.job, other["metadata"]["uid"]).run_path if other is not None else None
 
+
+WORKLOADS = ("Workload", "Workload.v1beta1")
+"""Newest version first: Kueue 0.19 serves both, early ones only the second."""
+
+
+async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object]) -> dict[str, Object]:
+    """Kueue's Workloads of what it holds back; asked for only then, and empty where there is no Kueue."""
+    held = [str(thing["metadata"]["uid"]) for thing in things if is_held_back(thing) or is_gated(thing)]
+    if not held:
+        return {}
+    selector = f"{LABEL_WORKLOAD_OWNER} in ({','.join(held[:MOST_HELD])})"
+    for kind in WORKLOADS:
+        try:
+            found = await cluster.find(kind, namespace, selector)
+        except ClusterError as error:
+            if not error.is_refusal:
+                raise
+            continue  # not served, or not ours to read: the job waits all the same, and says less about it
+        return {labels(workload)[LABEL_WORKLOAD_OWNER]: workload for workload in found}
+    return {}
+
+
+def _held_pods(pods: Iterable[Object], workloads: Mapping[str, Object]) -> dict[str, str]:
+    """By pod name: a pod that Kueue holds back has no event that says why."""
+    return {name_of(pod): words(workloads.get(pod["metadata"]["uid"])) for pod in pods if is_gated(pod)}
+
+
+MOST_HELD = 16
+"""A query of more uids would be long; all pods of a job wait for the same thing."""
 
 MOST_WARNINGS = 4
 """One trouble is shown at a time: a thousand stuck trainer pods are not worth a thousand lists of events a pass."""

@@ -4,11 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harborrl_operator.constants import LABEL_ATTEMPT
+from harborrl_operator.constants import LABEL_AGENT_VERSION, LABEL_ATTEMPT
 from harborrl_operator.models import HarborRLJob
 
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Of the API server behind its Service."""
+
+    cidr: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,10 @@ class Surroundings:
 class Observed:
     """The job's children and what it depends on, read live in one pass."""
 
-    deployment: Object | None = None
+    agent_servers: Mapping[str, Object] = field(default_factory=dict)
+    """Deployments of the agent server by version, those that are being deleted left out."""
+    agent_service: Object | None = None
+    """The Service that the trainer sends trials to; its selector says which version serves."""
     agent_pods: tuple[Object, ...] = ()
     preflight_pod: Object | None = None
     ray_clusters: Mapping[str, Object] = field(default_factory=dict)
@@ -47,14 +58,40 @@ class Observed:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
+    network_policies: tuple[Object, ...] = ()
+    """Those of the job."""
+    api_server: tuple[Address, ...] = ()
+    """Where the API server listens behind its Service; empty when that cannot be read."""
     surroundings: Surroundings = field(default_factory=Surroundings)
     resume_path: str | None = None
     """Run directory of the job that `resumeFrom.job` names, None when there is no such job."""
     warnings: Mapping[str, str] = field(default_factory=dict)
-    """Newest Warning event of a pod that has not started, by pod name."""
+    """Newest Warning event of a pod that has not started, or Kueue's words on one that it holds back, by pod name."""
+
+    workloads: Mapping[str, Object] = field(default_factory=dict)
+    """Kueue's Workloads of what it holds back, by the uid of the RayCluster or pod."""
+
+    def workload_of(self, thing: Object) -> Object | None:
+        return self.workloads.get(thing["metadata"]["uid"])
+
+    @property
+    def serving(self) -> str | None:
+        """The version to which the Service sends new trials, None while there is no Service."""
+        if self.agent_service is None:
+            return None
+        selector = self.agent_service.get("spec", {}).get("selector") or {}
+        return str(selector.get(LABEL_AGENT_VERSION, ""))
+
+    def pods_of_version(self, version: str) -> tuple[Object, ...]:
+        return tuple(pod for pod in self.agent_pods if version_of(pod) == version)
 
     def pods_of_attempt(self, attempt: int) -> tuple[Object, ...]:
         return tuple(pod for pod in self.trainer_pods if attempt_of(pod) == attempt)
+
+
+def version_of(thing: Object) -> str:
+    """Version of an agent server's Deployment or pod; empty for one made before versions ran side by side."""
+    return labels(thing).get(LABEL_AGENT_VERSION, "")
 
 
 def attempt_of(pod: Object) -> int:

@@ -16,20 +16,20 @@ from harborrl_operator.checks import first_objection
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.isolation import isolate
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
 from harborrl_operator.preflight_verdict import Facts
 from harborrl_operator.reporting import note_progress
 from harborrl_operator.resolve import ResolvedJob, resolve
-from harborrl_operator.resources import config_maps, rbac, services
-from harborrl_operator.resources.agent_server import deployment
+from harborrl_operator.resources import config_maps, disruption, rbac, services
 from harborrl_operator.retention import after_the_end
 from harborrl_operator.running import follow, verdict_of_driver
+from harborrl_operator.server_rollout import agent_server_obstacle, roll
 from harborrl_operator.sharing import promised
 from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
-    agent_server_obstacle,
     create_cluster,
     made_from,
     note_capacity,
@@ -110,7 +110,10 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 
 
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
-    """A running attempt keeps its configuration: what was edited or set anew by the chart waits for the next one."""
+    """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt.
+
+    An edit of the agent server alone is carried out at once, beside the running one.
+    """
     draft.delete_stale_clusters()
     if not draft.observed.progress_exists:
         draft.apply(config_maps.progress(draft.job))
@@ -119,7 +122,8 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
         said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
         return follow(draft)
-    if made_from(draft.cluster) != judged.config_hash:
+    is_edited = made_from(draft.cluster) != judged.attempt_hash
+    if is_edited:
         said = (
             "What the job would be made from now (spec.agentServer, podOverrides, the chart's defaults) changed after"
             " this attempt began; the change takes effect with the next attempt or resume. Set spec.suspend: true and"
@@ -129,7 +133,7 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     else:
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
         _support(draft, judged)
-    agent_server_obstacle(draft, judged)
+    agent_server_obstacle(draft, judged, is_frozen=is_edited)
     return follow(draft)
 
 
@@ -183,5 +187,7 @@ def _open(draft: Draft) -> None:
 def _support(draft: Draft, job: ResolvedJob) -> None:
     """Rights, names and the agent server: applied in every pass, so that what somebody breaks is repaired."""
     draft.apply(*rbac.accounts_and_bindings(job), services.trainer(job, draft.attempt))
+    isolate(draft, job)
+    draft.apply(*disruption.budgets(job))
     if job.spec.agent_server.url is None:
-        draft.apply(*services.agent_server(job), deployment(job, draft.observed.claims))
+        roll(draft, job)

@@ -15,6 +15,7 @@ from harborrl_operator.observed import (
     name_of,
     pod_phase,
 )
+from harborrl_operator.workloads import is_gated, queue_of
 
 _PULL = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
@@ -31,13 +32,9 @@ def pod_problem(pod: Object, now: datetime, warning: str = "") -> Verdict | None
     if is_terminating(pod):
         return None
     name = name_of(pod)
-    scheduled = condition_of(pod, "PodScheduled")
-    if scheduled and scheduled["status"] == "False" and scheduled.get("reason") == "Unschedulable":
-        return Verdict(
-            Reason.UNSCHEDULABLE,
-            f"Pod {name} fits no node: {scheduled.get('message', '')} Lower its requests, correct its selectors or"
-            " claims, or add nodes.",
-        )
+    unplaced = _unplaced(pod, now, warning)
+    if unplaced:
+        return unplaced
     for status in container_statuses(pod):
         verdict = _container_problem(name, status)
         if verdict:
@@ -48,6 +45,35 @@ def pod_problem(pod: Object, now: datetime, warning: str = "") -> Verdict | None
     if waiting and warning:
         return Verdict(Reason.POD_STUCK, f"Pod {name} has not started: {warning}")
     return None
+
+
+HELD_SECONDS = 10
+"""Kueue gives a pod its quota within a second or two, where there is any."""
+
+
+def _unplaced(pod: Object, now: datetime, warning: str) -> Verdict | None:
+    """What keeps the pod from a node: Kueue, or the scheduler."""
+    if is_gated(pod):
+        age = seconds_since(pod["metadata"]["creationTimestamp"], now)
+        return _held(name_of(pod), queue_of(pod), warning) if age > HELD_SECONDS else None
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled and scheduled["status"] == "False" and scheduled.get("reason") == "Unschedulable":
+        return Verdict(
+            Reason.UNSCHEDULABLE,
+            f"Pod {name_of(pod)} fits no node: {scheduled.get('message', '')} Lower its requests, correct its selectors"
+            " or claims, or add nodes.",
+        )
+    return None
+
+
+def _held(name: str, queue: str, said: str) -> Verdict:
+    where = f"in LocalQueue {queue}" if queue else "and it is in no queue"
+    remedy = "give that queue quota for cpu and memory" if queue else "make a LocalQueue `default` with cpu and memory"
+    return Verdict(
+        Reason.HELD_BY_QUEUE,
+        f"Kueue holds back pod {name} {where}. {said} The trainer is queued only after it: {remedy}, apart from the"
+        " queue of the GPUs, or take pods and Deployments of this namespace out of Kueue's management (docs/kueue.md).",
+    )
 
 
 def first_pod_problem(pods: Iterable[Object], now: datetime, warnings: Mapping[str, str]) -> Verdict | None:

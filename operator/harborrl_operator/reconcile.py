@@ -14,9 +14,10 @@ from harborrl_operator.constants import API_VERSION, KIND
 from harborrl_operator.draft import Plan
 from harborrl_operator.errors import ClusterError, NotLeadingError
 from harborrl_operator.faults import with_failures, with_fault
+from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
-from harborrl_operator.observed import Object, is_terminating
+from harborrl_operator.observed import Object, Observed, is_terminating, name_of
 from harborrl_operator.plan import plan
 from harborrl_operator.transitions import transitions
 from harborrl_operator.unreadable import unreadable_status
@@ -78,19 +79,28 @@ class Reconciler:
         """A refused read is said in the status before it is raised."""
         try:
             observed = await observe(self._cluster, job, self._settings, now)
-            if observed.deployment is None:
-                self.applied.drop("Deployment", job.namespace, job.names.agent)
             if not observed.progress_exists:
                 self.applied.drop("ConfigMap", job.namespace, job.names.progress)
-            return plan(job, observed, self._settings, now)
         except ClusterError as error:
             if error.is_refusal:
                 await self._write(job, with_failures(job.status, job.status, [error], now))
             raise
+        decided = plan(job, observed, self._settings, now)
+        self._forget_absent(decided, observed)
+        return decided
+
+    def _forget_absent(self, decided: Plan, observed: Observed) -> None:
+        """Of what a pass lists anyway: the watch may have missed that it was deleted."""
+        there = {name_of(thing) for thing in (*observed.agent_servers.values(), *observed.network_policies)}
+        for thing in decided.apply:
+            meta = thing["metadata"]
+            if thing["kind"] in ("Deployment", "NetworkPolicy") and meta["name"] not in there:
+                self.applied.drop(thing["kind"], meta["namespace"], meta["name"])
 
     async def _carry_out(self, decided: Plan, job: HarborRLJob, now: datetime) -> tuple[JobStatus, list[ClusterError]]:
         """Deletes first, so that a quota has room for what follows; every refusal reaches a condition."""
         failures: list[ClusterError] = []
+        status = decided.status
         for gone in decided.delete:
             try:
                 self.applied.drop(gone.kind, gone.namespace, gone.name)
@@ -101,10 +111,19 @@ class Reconciler:
             if failures and thing["kind"] == "RayCluster":
                 break  # it mounts what could not be applied
             try:
-                await self._bring(thing, job)
+                if thing["kind"] == "RayCluster":
+                    status = await self._bring_ray_cluster(thing, job, status)
+                else:
+                    await self._bring(thing, job)
             except ClusterError as error:
                 failures.append(error)
-        return with_failures(job.status, decided.status, failures, now), failures
+        return with_failures(job.status, status, failures, now), failures
+
+    async def _bring_ray_cluster(self, thing: dict[str, Any], job: HarborRLJob, status: JobStatus) -> JobStatus:
+        """The status with what had to be left out."""
+        fitted, omitted = await fit_ray_cluster(self._cluster, thing)
+        await self._bring(fitted, job)
+        return status.model_copy(update={"adjustments": [*status.adjustments, *omitted]})
 
     async def _bring(self, thing: dict[str, Any], job: HarborRLJob) -> None:
         if thing["kind"] not in CREATED_ONCE:

@@ -24,6 +24,10 @@ _OURS_ALONE = {"start_deadline_seconds", "allow_partial_start"}
 """Fields of `trainer` that the operator reads in every pass and no pod knows."""
 
 
+_SERVER_AS_THE_TRAINER_KNOWS_IT = ("url", "owned", "agentName")
+"""It sends its trials there and names the agent in each: a running trainer would not hear of another."""
+
+
 @dataclass(frozen=True)
 class ResolvedJob:
     """Literal values after defaults and adjustments."""
@@ -50,6 +54,11 @@ class ResolvedJob:
     @property
     def spec(self) -> JobSpec:
         return self.job.spec
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether NetworkPolicies guard the job; those cannot name pods that use their node's network."""
+        return self.settings.network.policies and not uses_host_network(self.spec)
 
     @property
     def trainer_host(self) -> str:
@@ -128,16 +137,26 @@ class ResolvedJob:
     @cached_property
     def config_hash(self) -> str:
         """Changes when what runs changes: not with the generation, which counts a suspend too, nor with the attempt."""
+        server = {**_dump(self.spec.agent_server), "image": self.agent_server_image}
+        return _hash({**self._shape(), "agentServer": server})
+
+    @cached_property
+    def attempt_hash(self) -> str:
+        """Changes when what an attempt keeps to its end changes: all but the agent server, which can be replaced."""
+        shape = self._shape()
+        server = shape["document"]["agentServer"]
+        shape["document"]["agentServer"] = {name: server[name] for name in _SERVER_AS_THE_TRAINER_KNOWS_IT}
+        return _hash(shape)
+
+    def _shape(self) -> dict[str, Any]:
         document = self.document(attempt=0)
         document["job"] = {**document["job"], "generation": 0}
         document["agentServer"] = {**document["agentServer"], "promised": 0}
-        shape = {
+        return {
             "document": document,
             "trainer": self.spec.trainer.model_dump(by_alias=True, exclude=_OURS_ALONE),
-            "agentServer": {**_dump(self.spec.agent_server), "image": self.agent_server_image},
             "volumes": {role: _dump(volume) for role, volume in self.volumes.items()},
         }
-        return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) -> ResolvedJob:
@@ -150,6 +169,8 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
     raw = read_raw_arguments(spec.trainer)
     config = _config(spec, adjustments)
     demand = demand_of(spec, config, raw)
+    if settings.network.policies and uses_host_network(spec):
+        adjustments.append(_adjust("network", "no policies", "they cannot name pods with podOverrides.hostNetwork"))
     max_concurrent = spec.agent_server.max_concurrent
     if max_concurrent is None:
         max_concurrent = demand.in_flight
@@ -172,6 +193,10 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         adjustments=tuple(adjustments),
         resume_path=(spec.resume_from.path or other_run) if spec.resume_from else None,
     )
+
+
+def uses_host_network(spec: JobSpec) -> bool:
+    return any(pod.get("hostNetwork") is True for pod in (spec.trainer.pod_overrides, spec.agent_server.pod_overrides))
 
 
 def _adjust(field: str, value: object, reason: str) -> Adjustment:
@@ -259,6 +284,10 @@ def _evaluation(spec: JobSpec) -> dict[str, Any] | None:
     if spec.eval is None:
         return None
     return {**spec.eval.model_dump(by_alias=True), "jsonl": _below("tasks", spec.eval.jsonl)}
+
+
+def _hash(shape: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _dump(model: Any) -> Any:

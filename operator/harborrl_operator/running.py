@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from harborrl_operator.attempts import attempt_failed
+from harborrl_operator.attempts import attempt_failed, head_replaced
 from harborrl_operator.clock import from_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
@@ -12,9 +12,11 @@ from harborrl_operator.gang import is_ready, missing_pods
 from harborrl_operator.observed import Object, head_pod, is_terminating, labels, name_of
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
 from harborrl_operator.progress import Progress, has_elapsed, stall
+from harborrl_operator.queued import queued
 from harborrl_operator.reporting import current_progress, is_live, unreadable
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
 from harborrl_operator.suspend import go_on, was_asked_to_stop
+from harborrl_operator.workloads import is_held_back
 
 STOPPED_MARGIN_SECONDS = 60
 """Beyond the checkpoint's grace: by then the head of a stopped driver is gone, or nobody takes it away."""
@@ -29,7 +31,7 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
         return draft.finish(Verdict(Reason.COMPLETED, _success(draft, progress)), succeeded=True)
     if progress.driver.state == "STOPPED" and not draft.job.spec.suspend and was_asked_to_stop(draft):
         return go_on(draft)
-    if not is_live(draft, progress) or _is_held_back(draft):
+    if not is_live(draft, progress) or is_held_back(draft.cluster):
         return None  # we or the queue took its cluster away: that it ended is no failure
     if progress.driver.state == "FAILED":
         said = progress.driver_message or "The driver failed without a message. Look at traces/driver.log of the run."
@@ -91,17 +93,12 @@ def follow(draft: Draft) -> Plan:
     pods = _pods(draft)
     draft.open_attempt()
     draft.update_trainer(ray_cluster=draft.job.names.ray_cluster(draft.attempt))
-    if _is_held_back(draft):
-        return _queued(draft)
+    if is_held_back(draft.cluster):
+        return queued(draft)
     _note_fate(draft)
-    head = head_pod(pods)
-    if head is None:
-        lost = _lost(draft, pods)
-        if lost is not None:
-            return lost
-    else:
-        draft.update_trainer(head_pod=name_of(head))
-        draft.change_attempt(node=head["spec"].get("nodeName"))
+    lost = _follow_head(draft, pods)
+    if lost is not None:
+        return lost
     obstacle = _trainer_obstacle(draft, pods)
     if _driver_runs(draft):
         return _running(draft)
@@ -118,23 +115,13 @@ def follow(draft: Draft) -> Plan:
 
 
 def _pods(draft: Draft) -> tuple[Object, ...]:
+    """Those of the current incarnation: one that was restarted in its quota may have pods that still end."""
+    since = draft.trainer.restarted_at
+    return tuple(p for p in _all_pods(draft) if since is None or str(p["metadata"]["creationTimestamp"]) >= since)
+
+
+def _all_pods(draft: Draft) -> tuple[Object, ...]:
     return draft.observed.pods_of_attempt(draft.attempt)
-
-
-def _is_held_back(draft: Draft) -> bool:
-    """By Kueue, which owns the cluster's `suspend`."""
-    return draft.cluster is not None and bool(draft.cluster["spec"].get("suspend"))
-
-
-def _queued(draft: Draft) -> Plan:
-    """Kueue holds the cluster back or took it: no clock of ours runs, and a later head is a new incarnation."""
-    draft.fields.update(starting_since=None)
-    draft.update_trainer(head_pod=None, released_incarnation=draft.value("incarnation") or 0)
-    verdict = Verdict(Reason.QUEUED, f"Queue {draft.job.spec.queue_name} has not admitted the trainer.")
-    draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
-    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Queued.")
-    draft.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
-    return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)
 
 
 def _note_fate(draft: Draft) -> None:
@@ -143,6 +130,17 @@ def _note_fate(draft: Draft) -> None:
     before = draft.trainer.fate
     if fate is not None and (before is None or before.cause in (Cause.POD_DELETED, Cause.CONTAINER_FAILED)):
         draft.update_trainer(fate=fate)
+
+
+def _follow_head(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
+    head = head_pod(pods)
+    if head is None:
+        return _lost(draft, pods)
+    if draft.trainer.head_pod not in (None, name_of(head)):
+        return head_replaced(draft, head)
+    draft.update_trainer(head_pod=name_of(head))
+    draft.change_attempt(node=head["spec"].get("nodeName"))
+    return None
 
 
 def _lost(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
@@ -177,7 +175,7 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
         obstacle = (
             (cluster is not None and ray_cluster_problem(cluster))
             or first_pod_problem(pods, draft.now, draft.observed.warnings)
-            or (cluster is not None and not pods and kuberay_silence(cluster, draft.now))
+            or (cluster is not None and not _all_pods(draft) and kuberay_silence(cluster, draft.now))
             or Verdict(
                 Reason.STARTING,
                 f"{ready} of {wanted} trainer pods are ready; missing: {missing_pods(pods, wanted)}.",

@@ -10,6 +10,7 @@ from harborrl_operator import metrics
 from harborrl_operator.applied import Applied
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError
+from harborrl_operator.hung_servers import end_hung_servers
 from harborrl_operator.job_book import JobBook
 from harborrl_operator.liveness import BEAT_SECONDS, Liveness, OutdatedWatchError, heartbeat, live_watchers, unwatched
 from harborrl_operator.models import Settings
@@ -95,6 +96,7 @@ class Runtime:
 
     async def _sweep(self) -> None:
         await sweep(self._cluster, self._settings)
+        await end_hung_servers(self._cluster, self._settings, datetime.now(UTC))
 
     async def _beat(self) -> None:
         for kind in unwatched(self._watchers()):

@@ -8,10 +8,10 @@ from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase,
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import is_unconfirmed
 from harborrl_operator.gang import missing_pods
-from harborrl_operator.models.status import AgentServerStatus, PreflightStatus
+from harborrl_operator.models.status import PreflightStatus
 from harborrl_operator.observed import Object, annotations, name_of
 from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
-from harborrl_operator.problems import deployment_problem, first_pod_problem, pod_problem
+from harborrl_operator.problems import pod_problem
 from harborrl_operator.progress import has_elapsed
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources import config_maps, preflight
@@ -25,38 +25,6 @@ PREFLIGHT_BACKOFF_SECONDS = 60.0
 
 CLAIM_SECONDS = 3.0
 """Long enough for another pass that is under way to write what it decided."""
-
-
-def agent_server_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
-    """Sets AgentServerReady."""
-    server = draft.value("agent_server") or AgentServerStatus()
-    draft.fields["agent_server"] = server.model_copy(update={"url": job.agent_url})
-    if job.spec.agent_server.url:
-        said = f"{job.agent_url} is yours; preflight judges it."
-        draft.set(ConditionType.AGENT_SERVER_READY, "True", Reason.EXTERNAL_SERVER, said)
-        return None
-    found = draft.observed.deployment
-    if found is not None and _is_available(found):
-        said = f"{job.agent_url} is ready."
-        draft.set(ConditionType.AGENT_SERVER_READY, "True", Reason.READY, said)
-        return None
-    obstacle = (
-        (found is not None and deployment_problem(found))
-        or first_pod_problem(draft.observed.agent_pods, draft.now, draft.observed.warnings)
-        or Verdict(Reason.STARTING, "The agent server starts.")
-    )
-    draft.set(ConditionType.AGENT_SERVER_READY, "False", obstacle.reason, obstacle.message)
-    if draft.cluster is None and not draft.preflight.runs:
-        draft.set(
-            ConditionType.ADMITTED, "Unknown", Reason.AWAITING_PREFLIGHT, "The preflight waits for the agent server."
-        )
-    return obstacle
-
-
-def _is_available(deployment: Object) -> bool:
-    status = deployment.get("status", {})
-    current = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
-    return bool(current and status.get("readyReplicas", 0) > 0)
 
 
 def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:

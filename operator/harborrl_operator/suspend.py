@@ -13,7 +13,7 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
 from harborrl_operator.observed import head_pod, name_of
-from harborrl_operator.reporting import current_progress
+from harborrl_operator.reporting import current_progress, work_ended
 from harborrl_operator.resources import config_maps
 
 RELEASE_SECONDS = 5.0
@@ -136,7 +136,7 @@ def _release(draft: Draft) -> Plan:
         suspension = suspension.model_copy(update={"released_at": draft.text_now, "withdrawn": False})
     held = len(draft.observed.trainer_pods)
     if not held and suspension.lost_rollouts is None:
-        suspension = suspension.model_copy(update={"lost_rollouts": account(draft, _ended(draft)).rollouts})
+        suspension = suspension.model_copy(update={"lost_rollouts": account(draft, work_ended(draft)).rollouts})
     draft.fields["suspension"] = suspension
     verdict = _verdict(draft, held, suspension.lost_rollouts or 0)
     draft.set(ConditionType.SUSPENDED, "False" if held else "True", verdict.reason, verdict.message)
@@ -145,13 +145,6 @@ def _release(draft: Draft) -> Plan:
     draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Suspended.")
     phase = Phase.SUSPENDING if held else Phase.SUSPENDED
     return draft.end(phase, verdict, requeue_after=RELEASE_SECONDS if held else None)
-
-
-def _ended(draft: Draft) -> datetime:
-    """When the driver's work ended: a final report is written at once."""
-    progress = current_progress(draft)
-    final = progress is not None and progress.driver.state in ("SUCCEEDED", "FAILED", "STOPPED")
-    return from_text(progress.observed_at) if final and progress and progress.observed_at else draft.now
 
 
 def _verdict(draft: Draft, held: int, lost: int) -> Verdict:

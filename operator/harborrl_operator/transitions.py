@@ -44,7 +44,7 @@ def transitions(before: JobStatus, after: JobStatus) -> list[Transition]:
         then = earlier.get(condition.type)
         if then is not None and (then.status, then.reason) == (condition.status, condition.reason):
             continue
-        if condition.type in _GOOD_WHEN_TRUE and condition.status == "True":
+        if condition.type in _GOOD_WHEN_TRUE and condition.status == "True" and not _is_bad(condition):
             out.append(Transition("Normal", f"{condition.type}", condition.message))
         elif _is_bad(condition):
             out.append(Transition("Warning", condition.reason, f"{condition.type}: {condition.message}"))
@@ -56,4 +56,6 @@ def _is_bad(condition: Condition) -> bool:
         return True
     if condition.type in _BAD_WHEN_TRUE:
         return condition.status == "True"
+    if condition.reason == Reason.ROLLOUT_BLOCKED:
+        return True  # the old version serves, and yet somebody has to act
     return condition.type in _GOOD_WHEN_TRUE and condition.status == "False" and condition.reason not in _QUIET

@@ -21,6 +21,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("fewer slots than batch x samples", {"agentServer.maxConcurrent": 7}, "maxConcurrent must be at least"),
     ("both kinds of data", {"data.jsonl": "x.jsonl"}, "exactly one of jsonl and tasks"),
     ("neither kind of data", {"data": {}}, "exactly one of jsonl and tasks"),
+    ("a priority without a queue", {"workloadPriorityClass": "high"}, "set spec.queueName as well"),
+    (
+        "a topology that is demanded and wished for",
+        {"trainer.topology": {"required": "a", "preferred": "b"}},
+        "one of required and preferred",
+    ),
     ("a resume from two places", {"resumeFrom": {"job": "a", "path": "b"}}, "exactly one of job and path"),
     ("an IPv4 address", {"agentServer.url": "http://10.0.0.1:30000"}, "stable name"),
     ("an IPv6 address", {"agentServer.url": "http://[::1]:30000"}, "stable name"),

@@ -1,94 +1,30 @@
 """The operator's passes against a real API server, garbage collector and Deployment controller; no kubelet."""
 
-import asyncio
 import json
 import logging
-import subprocess
-from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import Role
-from harborrl_operator.models import HarborRLJob, parse_job
-from harborrl_operator.reconcile import Reconciler
 from harborrl_operator.sweeper import sweep
 from support import hrl
+from support.passes import (
+    KIND,
+    Submit,
+    anchor_of,
+    conditions,
+    eventually,
+    job_of,
+    operator,
+    report,
+    report_success,
+    set_status,
+    walk_to_cluster,
+)
 
 pytestmark = pytest.mark.api
-
-Submit = Callable[..., subprocess.CompletedProcess[str]]
-KIND = "HarborRLJob"
-
-
-def operator(cluster: Cluster) -> Reconciler:
-    return Reconciler(cluster, hrl.SETTINGS, lambda: datetime.now(UTC))
-
-
-async def job_of(cluster: Cluster, namespace: str, name: str = "quickstart") -> HarborRLJob:
-    raw = await cluster.get(KIND, namespace, name)
-    assert raw is not None
-    return parse_job(raw)
-
-
-def conditions(job: HarborRLJob) -> dict[str, tuple[str, str]]:
-    return {condition.type.value: (condition.status, condition.reason) for condition in job.status.conditions}
-
-
-async def eventually(holds: Callable[[], Any], seconds: float = 180.0) -> None:
-    """Poll the real controllers until `holds()` is true; the bound is for a machine that is busy with other things."""
-    async with asyncio.timeout(seconds):
-        while not await holds():  # noqa: ASYNC110 - other programs work meanwhile; there is nothing to wait on
-            await asyncio.sleep(0.2)
-
-
-async def report_success(kubectl: Any, cluster: Cluster, namespace: str) -> None:
-    """What the supervisor of this very run writes at its end."""
-    await report(kubectl, cluster, namespace, "SUCCEEDED")
-
-
-async def report(kubectl: Any, cluster: Cluster, namespace: str, state: str) -> None:
-    progress = hrl.progress(state, {"uid": (await job_of(cluster, namespace)).uid})
-    patch = json.dumps({"data": {"progress": progress}})
-    kubectl.ok("patch", "configmap", "quickstart-progress", "-n", namespace, "--type=merge", "-p", patch)
-
-
-async def set_status(kubectl: Any, namespace: str, kind: str, name: str, status: dict[str, Any]) -> None:
-    """What kubelet would report."""
-    patch = json.dumps({"status": status})
-    kubectl.ok("patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
-
-
-async def make_agent_server_ready(kubectl: Any, cluster: Cluster, namespace: str) -> None:
-    """The real Deployment controller makes the pod and counts it once it is ready."""
-    selector = "harborrl.dev/role=agent-server"
-
-    async def has_pod() -> bool:
-        return bool(await cluster.find("Pod", namespace, selector))
-
-    async def is_counted() -> bool:
-        found = await cluster.get("Deployment", namespace, "quickstart-agent")
-        return found is not None and found.get("status", {}).get("readyReplicas") == 1
-
-    await eventually(has_pod)
-    pod = (await cluster.find("Pod", namespace, selector))[0]["metadata"]["name"]
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    await set_status(kubectl, namespace, "pod", pod, {"phase": "Running", "conditions": [ready]})
-    await eventually(is_counted)
-
-
-async def walk_to_cluster(kubectl: Any, cluster: Cluster, namespace: str) -> None:
-    """From a submitted job to its RayCluster, kubelet's part played by status patches."""
-    await operator(cluster).reconcile(namespace, "quickstart")
-    await make_agent_server_ready(kubectl, cluster, namespace)
-    await operator(cluster).reconcile(namespace, "quickstart")
-    state = {"terminated": {"exitCode": 0, "message": hrl.PASSED, "finishedAt": "2026-01-01T00:00:00Z"}}
-    ended = {"name": "preflight", "state": state, "ready": False, "restartCount": 0, "image": "i", "imageID": "i"}
-    status = {"phase": "Succeeded", "containerStatuses": [ended]}
-    await set_status(kubectl, namespace, "pod", "quickstart-preflight", status)
-    await operator(cluster).reconcile(namespace, "quickstart")
 
 
 async def test_the_first_pass_starts_the_agent_server_and_says_so(
@@ -99,7 +35,7 @@ async def test_the_first_pass_starts_the_agent_server_and_says_so(
     job = await job_of(cluster, namespace)
     assert job.status.phase == "StartingAgentServer"
     assert conditions(job)["Admitted"] == ("Unknown", "AwaitingPreflight")
-    assert await cluster.get("Deployment", namespace, "quickstart-agent") is not None
+    assert len(await cluster.find("Deployment", namespace)) == 1
     events = await cluster.find("Event", namespace, fields="involvedObject.kind=HarborRLJob")
     assert [event["reason"] for event in events] == ["Starting"]
 
@@ -268,18 +204,6 @@ async def test_a_suspend_asks_waits_releases_and_takes_its_request_away(
     await eventually(is_suspended)
     job = await job_of(cluster, namespace)
     assert (job.status.active_since, job.status.attempts[0].incarnations) == (None, 1)
-
-
-def anchor_of(job: HarborRLJob, name: str) -> dict[str, Any]:
-    """As the agent server makes the one of a job."""
-    labels = {
-        "harborrl.dev/role": "anchor",
-        "harborrl.dev/job": job.name,
-        "harborrl.dev/job-namespace": job.namespace,
-        "harborrl.dev/job-uid": job.uid,
-    }
-    meta = {"name": f"{job.namespace}-{name}", "namespace": "harborrl-sandboxes", "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"server": "agent-1"}}
 
 
 async def test_an_anchor_goes_with_its_job_and_not_before(

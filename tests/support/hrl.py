@@ -7,10 +7,10 @@ from typing import Any
 
 from harborrl_operator.draft import Plan
 from harborrl_operator.models import HarborRLJob, JobStatus, Settings, parse_job
-from harborrl_operator.observed import Observed
+from harborrl_operator.observed import Observed, version_of
 from harborrl_operator.plan import plan
 from harborrl_operator.resolve import resolve
-from harborrl_operator.resources import preflight
+from harborrl_operator.resources import agent_server, preflight
 from support import reached
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -156,16 +156,63 @@ def claim(name: str = "harborrl-data", mode: str = "ReadWriteMany") -> dict[str,
 SANDBOXES = {"metadata": {"name": "harborrl-sandboxes", "labels": {"harborrl.dev/sandboxes": "true"}}}
 
 
-def world(**changes: Any) -> Observed:
-    """A namespace in which the claim and the sandbox namespace exist, and what `changes` add."""
+def world(*, deployment: Any = None, serving: Any = None, **changes: Any) -> Observed:
+    """A namespace in which the claim and the sandbox namespace exist, and what `changes` add.
+
+    `deployment` is the only agent server; the Service selects it, or the version `serving`.
+    """
+    if deployment is not None:
+        changes["agent_servers"] = {version_of(deployment): deployment}
+        serving = version_of(deployment) if serving is None else serving
+    if serving is not None:
+        changes["agent_service"] = agent_service(serving)
     return Observed(**{"claims": {"harborrl-data": claim()}, "sandbox_namespace": SANDBOXES, **changes})
 
 
-def deployment(*, ready: bool = True, conditions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def agent_service(version: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": "quickstart-agent", "namespace": "research", "uid": "d-1", "generation": 1},
+        "metadata": {"name": "quickstart-agent", "namespace": "research", "uid": "s-1"},
+        "spec": {"selector": {"harborrl.dev/agent-version": version}},
+    }
+
+
+def agent_version(of: HarborRLJob, mode: str = "ReadWriteMany") -> str:
+    """Of the Deployment that the job as it is wants."""
+    wanted = agent_server.deployment(resolve(of, SETTINGS), {"harborrl-data": claim(mode=mode)})
+    return version_of(wanted)
+
+
+def deployment(
+    of: HarborRLJob | None = None, *, ready: bool = True, conditions: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The agent server that `of` wants, by default the quickstart job."""
+    version = agent_version(of or job())
+    labels = {"harborrl.dev/agent-version": version}
+    name = f"quickstart-agent-{version}"
+    return {
+        "metadata": {"name": name, "namespace": "research", "uid": f"d-{version}", "generation": 1, "labels": labels},
         "status": {"observedGeneration": 1, "readyReplicas": int(ready), "conditions": conditions or []},
     }
+
+
+SERVER = f"Deployment/quickstart-agent-{agent_version(job())}"
+"""The quickstart job's."""
+
+
+def started(applied: dict[str, Any]) -> dict[str, Any]:
+    """A Deployment that was applied, as its controller leaves it once it is ready."""
+    meta = {**applied["metadata"], "uid": "d-1", "generation": 1}
+    return {"metadata": meta, "status": {"observedGeneration": 1, "readyReplicas": 1}}
+
+
+def agent_pod(of: HarborRLJob, *, terminating: bool = False, **status: Any) -> dict[str, Any]:
+    """A pod of the agent server that `of` wants."""
+    version = agent_version(of)
+    thing = pod(f"quickstart-agent-{version}-x", **status)
+    thing["metadata"]["labels"] = {"harborrl.dev/agent-version": version}
+    if terminating:
+        thing["metadata"]["deletionTimestamp"] = ago(1)
+    return thing
 
 
 def pod(name: str = "p", *, age: float = 10, phase: str = "Pending", **status: Any) -> dict[str, Any]:
@@ -203,7 +250,7 @@ def ray_cluster(
 ) -> dict[str, Any]:
     name = f"quickstart-a{attempt}"
     spec = {} if suspend is None else {"suspend": suspend}
-    hashed = {"harborrl.dev/config-hash": resolve(of, SETTINGS).config_hash}
+    hashed = {"harborrl.dev/config-hash": resolve(of, SETTINGS).attempt_hash}
     meta = {"name": name, "namespace": "research", "uid": f"rc-{attempt}", "annotations": hashed}
     return {"metadata": meta | {"creationTimestamp": ago(age)}, "spec": spec, "status": status}
 
@@ -261,7 +308,7 @@ def progress(
 def running_world(of: HarborRLJob, attempt: int = 1, **changes: Any) -> Observed:
     """Agent server ready, cluster there, both pods ready."""
     defaults: dict[str, Any] = {
-        "deployment": deployment(),
+        "deployment": deployment(of),
         "ray_clusters": {f"quickstart-a{attempt}": ray_cluster(of, attempt)},
         "trainer_pods": (trainer_pod("head", attempt=attempt), trainer_pod("worker", attempt=attempt)),
         "progress_exists": True,
@@ -269,8 +316,8 @@ def running_world(of: HarborRLJob, attempt: int = 1, **changes: Any) -> Observed
     return world(**(defaults | changes))
 
 
-def decide(of: HarborRLJob, seen: Observed, *, after: float = 0) -> Plan:
-    decided = plan(of, seen, SETTINGS, NOW + timedelta(seconds=after))
+def decide(of: HarborRLJob, seen: Observed, *, after: float = 0, settings: Settings = SETTINGS) -> Plan:
+    decided = plan(of, seen, settings, NOW + timedelta(seconds=after))
     reached.note_status(decided.status)
     return decided
 

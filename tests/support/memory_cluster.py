@@ -37,6 +37,14 @@ class MemoryCluster(Cluster):
         self.objects[key] = {"kind": kind, **found}
         return self.objects[key]
 
+    def server(self) -> dict[str, Any] | None:
+        """The agent server's Deployment, None while there is none."""
+        return next((thing for (kind, _, _), thing in self.objects.items() if kind == "Deployment"), None)
+
+    def make_server_ready(self) -> None:
+        if (server := self.server()) is not None:
+            self.put("Deployment", "research", server["metadata"]["name"], {"status": hrl.deployment()["status"]})
+
     @override
     async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         return self.objects.get((kind, namespace, name))
@@ -68,11 +76,13 @@ class MemoryCluster(Cluster):
 
     @override
     async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        if thing["kind"] != "Event":
+            return self.put(thing["kind"], thing["metadata"].get("namespace"), thing["metadata"]["name"], thing)
         self.events.append(dict(thing))
         return dict(thing)
 
     @override
-    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
         self.objects.pop((kind, namespace, name), None)
 
 

@@ -15,7 +15,9 @@ from support import hrl
 from support.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     JOBS,
+    NETWORK_POLICIES,
     PODS,
     RAY_CLUSTERS,
     REPLICA_SETS,
@@ -36,7 +38,7 @@ EXAMPLES = ROOT / "examples" / "quickstart"
 SANDBOXES = "harborrl-sandboxes"
 MARK = {"harborrl.dev/tests": "cluster"}
 """Label of every namespace that the tests make."""
-HELD = (PODS, SERVICES, CONFIG_MAPS, DEPLOYMENTS, REPLICA_SETS, RAY_CLUSTERS)
+HELD = (PODS, SERVICES, CONFIG_MAPS, DEPLOYMENTS, REPLICA_SETS, RAY_CLUSTERS, NETWORK_POLICIES, DISRUPTION_BUDGETS)
 
 _READER: Manifest = {
     "apiVersion": "v1",

@@ -1,13 +1,11 @@
 """Who ends a run, and what is left of it: slots, flush, clients that leave, hanging teardown, SIGTERM."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from support.agent_http import SessionServer, eventually, replies, serving
+from support.agent_http import eventually, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, Stage, stage
 from support.agent_tasks import write_task
 from support.faulty_sandboxes import StopHangs
+from support.held_trials import Gate, held
+from support.server_process import asked, process
 
 pytestmark = MARKS
 
@@ -30,53 +30,6 @@ def tasks(tmp_path: Path) -> Path:
     root = tmp_path / "tasks"
     write_task(root)
     return root
-
-
-class Gate:
-    """A session server that holds every request until it is opened, and tells when so many wait at it."""
-
-    def __init__(self) -> None:
-        self.waiting = 0
-        self.peak = 0
-        self.opened = asyncio.Event()
-        self._arrived = asyncio.Condition()
-
-    async def reply(self) -> str:
-        async with self._arrived:
-            self.waiting += 1
-            self.peak = max(self.peak, self.waiting)
-            self._arrived.notify_all()
-        try:
-            await self.opened.wait()
-        finally:
-            self.waiting -= 1
-        return "TASK_DONE"
-
-    async def until(self, number: int) -> None:
-        async with self._arrived, asyncio.timeout(20):
-            await self._arrived.wait_for(lambda: self.waiting >= number)
-
-    def __call__(self, _messages: list[dict[str, Any]], _number: int) -> Any:
-        return self.reply()
-
-
-@contextlib.asynccontextmanager
-async def held(
-    tasks: Path, *groups: tuple[str, int], slots: int, **changes: Any
-) -> AsyncIterator[tuple[Stage, Gate, dict[str, Any]]]:
-    """Runs of several training sessions that all wait for their model; the tasks are started in order."""
-    gate = Gate()
-    async with stage(tasks, gate, max_concurrent=slots, **changes) as server:
-        runs: dict[str, list[asyncio.Task[dict[str, Any]]]] = {}
-        for name, count in groups:
-            for _ in range(count):
-                runs.setdefault(name, []).append(asyncio.ensure_future(server.run(session_server_instance_id=name)))
-        await gate.until(min(slots, sum(count for _, count in groups)))
-        try:
-            yield server, gate, runs
-        finally:
-            gate.opened.set()
-            await asyncio.gather(*(run for group in runs.values() for run in group), return_exceptions=True)
 
 
 async def flush(server: Stage, body: dict[str, Any], token: str = "") -> httpx.Response:
@@ -217,49 +170,13 @@ async def test_sigterm_ends_the_process_with_every_answer_given_and_no_sandbox_l
     tasks: Path, tmp_path: Path
 ) -> None:
     gate = Gate()
-    port_file = tmp_path / "log"
-    with port_file.open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-m",
-                "harborrl_agent_server",
-                "--sandbox",
-                "local",
-                "--port",
-                "0",
-                "--trials-dir",
-                str(tmp_path / "trials"),
-            ),
-            env={**os.environ, "HARBOR_TASKS_DIR": str(tasks), "PYTHONPATH": str(ROOT / "agent_server")},
-            stderr=log,
-        )
-    try:
-        url = await listening(port_file)
-        session = SessionServer(gate)
-        async with serving(session.app) as session_url, httpx.AsyncClient(timeout=300) as client:
-            body = {"instance_id": "write-greeting", "base_url": f"{session_url}/sessions/s/v1"}
-            run = asyncio.ensure_future(client.post(f"{url}/run", json=body))
-            await gate.until(1)
-            process.send_signal(signal.SIGTERM)
-            answer = (await run).json()
-            async with asyncio.timeout(20):
-                code = await process.wait()
-            gate.opened.set()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    async with process(tasks, tmp_path, ["-m", "harborrl_agent_server"]) as (server, url), asked(url, gate) as run:
+        server.send_signal(signal.SIGTERM)
+        answer = (await run).json()
+        async with asyncio.timeout(20):
+            code = await server.wait()
+        gate.opened.set()
     assert (answer["exit_status"], code) == ("Aborted", 0)
-
-
-def text_of(path: Path) -> str:
-    return path.read_text()
-
-
-async def listening(log: Path) -> str:
-    await eventually(lambda: "listening on " in text_of(log), limit_s=30)
-    return text_of(log).split("listening on ", 1)[1].split()[0]
 
 
 def test_a_whole_trial_never_loads_the_model_library(tasks: Path) -> None:

@@ -27,8 +27,7 @@ async def passes(spec: dict[str, Any], caplog: pytest.LogCaptureFixture, *, coun
 
 
 def play_kubelet(cluster: MemoryCluster) -> None:
-    if ("Deployment", "research", "quickstart-agent") in cluster.objects:
-        cluster.put("Deployment", "research", "quickstart-agent", {"status": hrl.deployment()["status"]})
+    cluster.make_server_ready()
     if ("Pod", "research", "quickstart-preflight") in cluster.objects:
         state = {"terminated": {"exitCode": 0, "message": hrl.PASSED, "finishedAt": hrl.ago(5)}}
         ended = {"phase": "Succeeded", "containerStatuses": [{"name": "preflight", "image": "i", "state": state}]}
@@ -54,7 +53,7 @@ async def test_a_secret_by_reference_reaches_no_object_event_or_log(caplog: pyte
     cluster = await passes(hrl.merged(hrl.QUICKSTART_SPEC, changes), caplog)
     assert places(cluster, caplog) == []
     ray = json.dumps(cluster.objects["RayCluster", "research", "quickstart-a1"])
-    server = json.dumps(cluster.objects["Deployment", "research", "quickstart-agent"])
+    server = json.dumps(cluster.server())
     # It is really handed over: as a reference, which the kubelet resolves.
     assert json.dumps({"name": "WANDB_API_KEY", "valueFrom": reference}) in ray
     assert '"secretKeyRef": {"name": "keys", "key": "admin"}' in server

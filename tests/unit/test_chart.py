@@ -71,13 +71,34 @@ def test_no_role_reads_a_secret(helm: str) -> None:
 
 
 def test_the_sandbox_namespace_is_open_to_sandboxes_and_closed_to_the_network(helm: str) -> None:
-    things = {thing["kind"]: thing for thing in render(helm, "--set", "sandboxes.namespace=boxes")}
+    rendered = render(helm, "--set", "sandboxes.namespace=boxes", "--set", "network.policies=false")
+    things = {thing["kind"]: thing for thing in rendered}
     assert things["Namespace"]["metadata"]["labels"]["harborrl.dev/sandboxes"] == "true"
     assert things["NetworkPolicy"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     assert things["NetworkPolicy"]["metadata"]["namespace"] == "boxes"
 
 
-@pytest.mark.parametrize("wrong", ["images.pullPolicy=Sometimes", "sandboxes.namespace=Not_a_name", "oops=1"])
+def test_a_sandbox_with_a_network_reaches_names_and_the_outside_and_nothing_of_the_cluster(helm: str) -> None:
+    rendered = render(helm, "--set", "sandboxes.denyNetwork=false", "--set", "network.policies=false")
+    (policy,) = [thing["spec"] for thing in rendered if thing["kind"] == "NetworkPolicy"]
+    outside, names = policy["egress"]
+    assert "ingress" not in policy
+    assert {"10.0.0.0/8", "169.254.0.0/16"} <= set(outside["to"][0]["ipBlock"]["except"])
+    assert {port["port"] for port in names["ports"]} == {53}
+
+
+def test_nobody_connects_to_the_operator_but_to_its_probe_port(helm: str) -> None:
+    (policy,) = [
+        t["spec"]
+        for t in render(helm)
+        if t["metadata"]["name"] == "harborrl-operator" and "podSelector" in t.get("spec", {})
+    ]
+    assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8080}]}]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["images.pullPolicy=Sometimes", "sandboxes.namespace=Not_a_name", "oops=1", "network.oops=1"]
+)
 def test_wrong_values_are_refused_by_the_schema(helm: str, wrong: str) -> None:
     assert run(helm, "template", "h", str(CHART), "--kube-version", "1.35.0", "--set", wrong).returncode != 0
 

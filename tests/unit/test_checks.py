@@ -159,17 +159,36 @@ REFUSALS += [
         "PortConflict",
         "the port of the agent server itself",
     ),
+    (
+        "egress to what is no network",
+        {"network.egress": [{"cidr": "10.0.0.0/40"}]},
+        "InvalidEgress",
+        "10.0.0.0/40 is no network",
+    ),
+    (
+        "egress to a network that is written with an address in it",
+        {"network.egress": [{"cidr": "10.1.2.3/8"}]},
+        "InvalidEgress",
+        "Write 10.0.0.0/8",
+    ),
+    (
+        "an exception from egress that is not part of it",
+        {"network.egress": [{"cidr": "10.0.0.0/8", "except": ["192.168.0.0/16"]}]},
+        "InvalidEgress",
+        "except 192.168.0.0/16 is not a part of 10.0.0.0/8",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("changes", "reason", "says"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
 def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
-    decided = decide(hrl.job(changes), hrl.world(deployment=hrl.deployment()))
+    server = hrl.deployment()
+    decided = decide(hrl.job(changes), hrl.world(deployment=server))
     assert condition(decided, "Admitted") == ("False", reason)
     assert says in message(decided, "Admitted")
     assert decided.status.phase == "Refused"
     assert decided.apply == ()
-    assert deleted(decided) == ["Deployment/quickstart-agent"]
+    assert deleted(decided) == [f"Deployment/{server['metadata']['name']}"]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def life(spec: dict[str, Any]) -> str:
     except InvalidJobError as error:
         return str(error)
     claims = {volume.pvc: hrl.claim(volume.pvc) for volume in _volumes(job)}
-    seen: dict[str, Any] = {"claims": claims, "deployment": hrl.deployment(), "surroundings": Surroundings(jobs=(job,))}
+    seen: dict[str, Any] = {"claims": claims, "surroundings": Surroundings(jobs=(job,))}
+    made = [thing for thing in decide(job, hrl.world(**seen)).apply if thing["kind"] == "Deployment"]
+    seen["deployment"] = hrl.started(*made) if made else None
     decided = decide(job, hrl.world(**seen))
     if decided.status.phase != "Preflight":
         return refused_by_name(decided)

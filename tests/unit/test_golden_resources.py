@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 import yaml
 
+from harborrl_operator.observed import Address
 from harborrl_operator.resolve import ResolvedJob, resolve
-from harborrl_operator.resources import config_maps, preflight, rbac, services
+from harborrl_operator.resources import config_maps, disruption, network, preflight, rbac, services
 from harborrl_operator.resources.agent_server import deployment
 from harborrl_operator.resources.common import storage_volumes
 from harborrl_operator.resources.ray_cluster import ray_cluster
 from support import golden, hrl
 
-CASES = {"quickstart": "ReadWriteOnce", "design": "ReadWriteMany"}
+CASES = {"quickstart": "ReadWriteOnce", "design": "ReadWriteMany", "gang": "ReadWriteMany"}
 
 
 def input_of(case: str) -> dict[str, Any]:
@@ -31,7 +32,9 @@ def test_a_job_becomes_exactly_these_objects(case: str, pytestconfig: pytest.Con
     claims = {volume.pvc: hrl.claim(volume.pvc, CASES[case]) for volume in job.volumes.values()}
     objects: dict[str, Any] = {
         "rbac": rbac.accounts_and_bindings(job),
-        "services": [services.trainer(job, 1), *services.agent_server(job)],
+        "services": [services.trainer(job, 1), *services.agent_server(job, "0a1b2c3d")],
+        "network_policies": network.policies(job, (Address("203.0.113.7/32", 6443),)),
+        "disruption": disruption.budgets(job),
         "config": config_maps.job_config(job, 1),
         "deployment": deployment(job, claims),
         "preflight": preflight.pod(job, 1, claims),

@@ -32,7 +32,7 @@ async def with_agent_server(spec: dict[str, Any] | None = None) -> MemoryCluster
     """The preflight runs."""
     cluster = MemoryCluster(spec)
     await a_pass(cluster)
-    cluster.put("Deployment", "research", "quickstart-agent", {"status": hrl.deployment()["status"]})
+    cluster.make_server_ready()
     await a_pass(cluster)
     assert ("Pod", "research", "quickstart-preflight") in cluster.objects
     return cluster

@@ -43,7 +43,9 @@ def pass_over(spec: dict[str, Any]) -> str:
     roles = ("models", "tasks", "checkpoints", "traces", "trials")
     named = {volume.pvc for role in roles if (volume := getattr(job.spec.storage, role))}
     claims = {name: hrl.claim(name) for name in (*named, "harborrl-data")}
-    seen: dict[str, Any] = {"deployment": hrl.deployment(), "claims": claims}
+    first = plan(job, hrl.world(claims=claims), hrl.SETTINGS, hrl.NOW)
+    started = [thing for thing in first.apply if thing["kind"] == "Deployment"]
+    seen: dict[str, Any] = {"deployment": hrl.started(*started) if started else None, "claims": claims}
     decided = plan(job, hrl.world(**seen), hrl.SETTINGS, hrl.NOW)
     if decided.status.phase == "Preflight" and job.spec.resume_from is None:
         passed = hrl.preflight_pod(job, exit_code=0, message=hrl.PASSED)

@@ -250,7 +250,7 @@ class TestAClusterThatIsKept:
 
     def test_outlives_the_job_and_everything_else_goes(self) -> None:
         job, decided = self.failed()
-        assert deleted(decided) == ["Deployment/quickstart-agent"]
+        assert deleted(decided) == [hrl.SERVER]
         kept = decide(job, hrl.running_world(job), after=10)
         assert condition(kept, "TrainerReady") == ("False", "KeptForDebugging")
         assert "until 2026-01-01T12:10:00Z" in message(kept, "TrainerReady")
@@ -278,7 +278,7 @@ class TestAClusterThatIsKept:
     def test_has_a_time_of_its_own_beside_that_of_the_resource(self) -> None:
         job, _ = self.failed({"ttlSecondsAfterFinished": 60})
         kept = decide(job, hrl.running_world(job), after=10)
-        assert deleted(kept) == ["Deployment/quickstart-agent"]
+        assert deleted(kept) == [hrl.SERVER]
         assert kept.requeue_after == pytest.approx(50)
         assert "HarborRLJob/quickstart" in deleted(decide(job, hrl.running_world(job), after=60))
 

@@ -17,9 +17,12 @@ def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() 
         "RoleBinding/harborrl-agent-server",
         "RoleBinding/harborrl-sandboxes-research",
         "Service/quickstart-trainer",
+        *(f"NetworkPolicy/quickstart-{of}" for of in ("deny", "agent-server", "preflight", "trainer", "head")),
+        "PodDisruptionBudget/quickstart-trainer",
+        "PodDisruptionBudget/quickstart-agent-server",
         "Service/quickstart-agent",
         "Service/quickstart-agents",
-        "Deployment/quickstart-agent",
+        hrl.SERVER,
         "ConfigMap/quickstart-config",
     ]
     assert decided.status.phase == "StartingAgentServer"
@@ -83,7 +86,7 @@ def test_success_releases_everything_and_keeps_the_numbers() -> None:
     decided = decide(job, seen)
     assert decided.status.phase == "Succeeded"
     assert condition(decided, "Finished") == condition(decided, "Succeeded") == ("True", "Completed")
-    assert deleted(decided) == ["RayCluster/quickstart-a1", "Deployment/quickstart-agent"]
+    assert deleted(decided) == ["RayCluster/quickstart-a1", hrl.SERVER]
     assert decided.status.step == "3/3"
     assert "iter_0000000" in message(decided, "Succeeded")
     assert "research/quickstart-5f0c2a9e" in message(decided, "Succeeded")
@@ -127,7 +130,8 @@ def test_an_object_that_no_job_made_is_never_taken_over() -> None:
 
 def test_an_own_server_gets_no_deployment_and_preflight_judges_it() -> None:
     decided = decide(hrl.job({"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
-    assert not [name for name in applied(decided) if "agent" in name]
+    servers = [name for name in applied(decided) if "agent" in name and not name.startswith("NetworkPolicy")]
+    assert servers == []
     assert "Pod/quickstart-preflight" in applied(decided)
     assert condition(decided, "AgentServerReady") == ("True", "ExternalServer")
 
@@ -164,7 +168,7 @@ def test_a_queue_that_holds_the_cluster_back_stops_every_clock() -> None:
     decided = decide(job, seen)
     assert condition(decided, "TrainerReady") == ("False", "Queued")
     assert decided.status.starting_since is None
-    assert decide(then(job, decided), seen, after=10_000_000).status.phase == "StartingTrainer"
+    assert decide(then(job, decided), seen, after=10_000_000).status.phase == "Queued"
 
 
 def test_all_condition_types_are_present_from_the_first_pass_on() -> None:

@@ -58,7 +58,7 @@ class TestAPodThatCannotStart:
         assert decided.status.reason == reason
 
     def test_of_the_agent_server_is_named(self, status: dict[str, Any], reason: str, says: str) -> None:
-        seen = hrl.world(deployment=hrl.deployment(ready=False), agent_pods=(hrl.pod("agent", **status),))
+        seen = hrl.world(deployment=hrl.deployment(ready=False), agent_pods=(hrl.agent_pod(hrl.job(), **status),))
         self.check(decide(hrl.job(), seen), "AgentServerReady", reason, says)
 
     def test_of_the_preflight_is_named(self, status: dict[str, Any], reason: str, says: str) -> None:
@@ -102,10 +102,9 @@ def test_a_cluster_that_kuberay_leaves_alone_is_reported(age: float, status: dic
 
 
 def test_a_pod_that_hangs_without_a_state_is_reported_with_its_newest_warning() -> None:
-    pod = hrl.pod("agent", age=90)
-    seen = hrl.world(
-        deployment=hrl.deployment(ready=False), agent_pods=(pod,), warnings={"agent": "MountVolume failed"}
-    )
+    pod = hrl.agent_pod(hrl.job(), age=90)
+    warnings = {pod["metadata"]["name"]: "MountVolume failed"}
+    seen = hrl.world(deployment=hrl.deployment(ready=False), agent_pods=(pod,), warnings=warnings)
     assert "MountVolume failed" in message(decide(hrl.job(), seen), "AgentServerReady")
 
 

@@ -15,10 +15,13 @@ from harborrl_operator.models.status import FailureCounts, LossStatus
 from harborrl_operator.observed import Observed
 from harborrl_operator.plan import plan
 from harborrl_operator.resources.config_maps import stop_request
-from support import hrl
+from support import hrl, kueue
 
 LABEL = re.compile(r"[a-z0-9A-Z]([-._a-z0-9A-Z]{0,61}[a-z0-9A-Z])?")
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+LONGEST = {"RayCluster": 53, "Deployment": 58}
+"""KubeRay's bound, and where the generated part of a pod's name would begin to be cut."""
 
 flags = st.booleans()
 states = st.sampled_from(["STARTING", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED"])
@@ -78,12 +81,14 @@ def worlds(draw: st.DrawFn, job: HarborRLJob) -> Observed:
     )
     ended = draw(st.sampled_from([None, 0, 1, 137]))
     pod = hrl.preflight_pod(job, attempt=attempt, exit_code=ended, message=hrl.PASSED if ended == 0 else "")
+    cluster = hrl.ray_cluster(job, attempt, suspend=draw(flags))
+    cluster["metadata"]["labels"] = draw(st.sampled_from([{}, {"kueue.x-k8s.io/queue-name": "h200"}]))
+    conditions = draw(st.sampled_from([[], kueue.waiting(), kueue.admitted(200), kueue.preempted()]))
     return hrl.world(
         deployment=hrl.deployment(ready=draw(flags)) if draw(flags) else None,
         preflight_pod=pod if draw(flags) else None,
-        ray_clusters={f"quickstart-a{attempt}": hrl.ray_cluster(job, attempt, suspend=draw(flags))}
-        if draw(flags)
-        else {},
+        ray_clusters={f"quickstart-a{attempt}": cluster} if draw(flags) else {},
+        workloads={f"rc-{attempt}": kueue.workload(conditions)} if draw(flags) else {},
         trainer_pods=tuple(pods),
         progress=report if draw(flags) else None,
         progress_exists=True,
@@ -235,11 +240,13 @@ def test_every_derived_name_and_label_is_valid_for_every_valid_job_name(name: st
     job = HarborRLJob(job.namespace, name, job.uid, 1, job.spec, job.status.model_copy(update={"attempt": attempt}))
     pod = hrl.preflight_pod(job, attempt=attempt, exit_code=0, message=hrl.PASSED)
     claims = {"harborrl-data": hrl.claim(), claim: hrl.claim(claim)}
-    decided = hrl.decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod, claims=claims))
+    server = next(t for t in hrl.decide(job, hrl.world(claims=claims)).apply if t["kind"] == "Deployment")
+    seen = hrl.world(deployment=hrl.started(server), preflight_pod=pod, claims=claims)
+    decided = hrl.decide(job, seen)
     kinds = [thing["kind"] for thing in decided.apply]
     assert "RayCluster" in kinds
     for thing in (*decided.apply, stop_request(job, "r", attempt, 1)):
         assert NAME.fullmatch(thing["metadata"]["name"]), thing["metadata"]["name"]
-        assert len(thing["metadata"]["name"]) <= 53
+        assert len(thing["metadata"]["name"]) <= LONGEST.get(thing["kind"], 63)
         for value in thing["metadata"].get("labels", {}).values():
             assert LABEL.fullmatch(value), value

@@ -66,7 +66,7 @@ class TestARunningDriver:
     def test_that_stopped_is_released_at_once(self) -> None:
         asked = decide(job(), running_world(job()))
         released = decide(then(job(), asked, suspend=True), running_world(job(), "STOPPED"), after=7)
-        assert set(deleted(released)) == {"RayCluster/quickstart-a1", "Deployment/quickstart-agent"}
+        assert set(deleted(released)) == {"RayCluster/quickstart-a1", hrl.SERVER}
         assert condition(released, "Suspended") == ("False", "Suspending")
         assert message(released, "Suspended") == "2 trainer pods save and end."
 
@@ -217,7 +217,7 @@ class TestASuspendTakenBack:
 def test_a_driver_that_has_not_begun_is_not_waited_for(state: str) -> None:
     suspended = hrl.job({"suspend": True})
     decided = decide(suspended, running_world(suspended, state))
-    assert set(deleted(decided)) == {"RayCluster/quickstart-a1", "Deployment/quickstart-agent"}
+    assert set(deleted(decided)) == {"RayCluster/quickstart-a1", hrl.SERVER}
 
 
 @pytest.mark.parametrize("suspend", [True, False])

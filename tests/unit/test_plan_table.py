@@ -56,13 +56,14 @@ class Row:
     spec: dict[str, Any] = field(default_factory=dict)
     after: float = 0
     applies: frozenset[str] = frozenset()
-    """Kinds beside the support (rights, Services, Deployment, document), which each pass repairs."""
+    """Kinds beside the support (rights, policies, Services, Deployment, document), which each pass repairs."""
     deletes: frozenset[str] = frozenset()
 
 
 SUPPORT = {"ServiceAccount", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
+SUPPORT |= {"NetworkPolicy", "PodDisruptionBudget", "Role"}
 RAY, POD, REQUEST = "RayCluster/quickstart-a1", "Pod/quickstart-preflight", "ConfigMap/quickstart-request"
-AGENT, REPORT = "Deployment/quickstart-agent", "ConfigMap/quickstart-progress"
+AGENT, REPORT = hrl.SERVER, "ConfigMap/quickstart-progress"
 ALL = frozenset({RAY, AGENT})
 
 ROWS = [
@@ -96,7 +97,7 @@ ROWS = [
         "StartingTrainer",
         "WaitingForOldPods",
     ),
-    Row("a cluster that a queue holds back is waited for", runs(**HELD), "StartingTrainer", "Queued"),
+    Row("a cluster that a queue holds back is waited for", runs(**HELD), "Queued", "Queued"),
     Row(
         "a trainer that never runs fails the job at its deadline",
         hrl.running_world(JOB, trainer_pods=()),
@@ -322,7 +323,7 @@ def edited(job: HarborRLJob, changes: dict[str, Any]) -> HarborRLJob:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.phase in ("Succeeded", "Failed")], ids=spelled)
 def test_however_a_job_ends_it_holds_nothing_that_costs_unless_it_was_told_to(row: Row) -> None:
-    held = {f"RayCluster/{name}" for name in row.seen.ray_clusters} | ({AGENT} if row.seen.deployment else set())
+    held = {f"RayCluster/{name}" for name in row.seen.ray_clusters} | ({AGENT} if row.seen.agent_servers else set())
     assert held - row.deletes == ({RAY} if "retries.keepClusterSeconds" in row.spec else set())
 
 
@@ -343,6 +344,7 @@ def test_every_phase_is_reached_by_a_row() -> None:
         "StartingAgentServer",
         "Refused",
         "Preflight",
+        "Queued",
         "StartingTrainer",
         "Running",
         "Succeeded",

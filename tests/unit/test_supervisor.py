@@ -12,6 +12,7 @@ from harborrl_trainer import index
 from harborrl_trainer.index import Claim
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.space import Space
+from harborrl_trainer.supervisor import progress
 from harborrl_trainer.supervisor.agents import ServerLoad
 from harborrl_trainer.supervisor.disk import RunReader
 from support import jobs
@@ -184,6 +185,19 @@ async def test_room_on_the_volumes_is_reported_against_what_will_be_needed(pod: 
     assert volumes.keys() == {"checkpoints", "traces", "trials"}
     assert volumes["traces"]["neededBytes"] == 1_000_000_000
     assert all(len(str(room["freeBytes"]).rstrip("0")) <= 2 for room in volumes.values())
+
+
+def test_room_alone_is_worth_a_write_only_when_it_becomes_short_or_is_enough_again() -> None:
+    def report(free: int, *, low: bool) -> dict[str, Any]:
+        room = {"freeBytes": free, "neededBytes": 10, "low": low}
+        return {"driver": {"state": "RUNNING"}, "agentServer": None, "volumes": {"traces": room}}
+
+    def worth(before: dict[str, Any], after: dict[str, Any]) -> bool:
+        return progress.worth_writing(before, after, 3600, final=False)
+
+    assert not worth(report(99, low=False), report(50, low=False))
+    assert worth(report(50, low=False), report(9, low=True))
+    assert worth(report(9, low=True), report(50, low=False))
 
 
 def test_room_for_two_checkpoints_is_needed_and_less_is_low(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ from harborrl_agent_server.settings import JobIdentity
 
 LOG = logging.getLogger(__name__)
 
-JOB_PATH = "/apis/harborrl.dev/v1alpha1/namespaces/{namespace}/harborrljobs/{name}"
-
 
 @dataclass(frozen=True)
 class Anchor:
@@ -75,9 +73,9 @@ class Anchors:
         except KubeUnreachableError as error:
             raise StartupError(f"the API server does not answer: {error}") from error
 
-    async def remove(self) -> None:
-        """The job's anchor if the job is gone, else this pod's own. Garbage collection removes what they own."""
-        target = self._job_anchor if self._job_anchor and await self._job_is_gone() else self.own
+    async def remove(self, *, with_job: bool) -> None:
+        """The anchor of this pod, or the job's with all below it. Garbage collection removes what they own."""
+        target = self._job_anchor if self._job_anchor and with_job else self.own
         if target is None:
             return
         try:
@@ -88,18 +86,3 @@ class Anchors:
                 target.name,
                 error,
             )
-
-    async def _job_is_gone(self) -> bool:
-        try:
-            found = await self._cluster.request(
-                "GET", JOB_PATH.format(namespace=self._job.namespace, name=self._job.name)
-            )
-        except KubeError as error:
-            if error.status == 404:
-                return True
-            LOG.warning("cannot tell whether job %s still exists (%s); taking it as alive", self._job.name, error)
-            return False
-        except KubeUnreachableError as error:
-            LOG.warning("cannot tell whether job %s still exists (%s); taking it as alive", self._job.name, error)
-            return False
-        return bool(found["metadata"]["uid"] != self._job.uid)

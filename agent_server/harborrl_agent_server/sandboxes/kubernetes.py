@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import IO, Any, override
 
 import aiohttp
@@ -33,9 +34,10 @@ from harborrl_agent_server.sandboxes.pods import (
     sandbox_pod,
 )
 from harborrl_agent_server.sandboxes.refusals import refusal_of
+from harborrl_agent_server.sandboxes.standing import ASK_SECONDS, Belonging
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.sandboxes.watch import PodView, PodWatch
-from harborrl_agent_server.scope import CURRENT
+from harborrl_agent_server.scope import CURRENT, Standing
 from harborrl_agent_server.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class KubernetesProvider:
         self._cluster: Cluster | None = None
         self._watch: PodWatch | None = None
         self._anchors: Anchors | None = None
+        self._belonging: Belonging | None = None
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "KubernetesProvider":
@@ -111,6 +114,9 @@ class KubernetesProvider:
             ) from error
         self._anchors = Anchors(self._cluster, self.namespace, self.settings.job, self.settings.pod_name)
         await self._anchors.create()
+        get = partial(self._cluster.request, "GET", timeout_s=ASK_SECONDS)
+        self._belonging = Belonging(get, self.settings.job, self.settings.deployment)
+        await self._belonging.remember()
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
         await self._sweep(selector)
         self.isolates = await self._isolation()
@@ -150,10 +156,13 @@ class KubernetesProvider:
         if self._watch is not None:
             await self._watch.close()
         if self._anchors is not None:
-            await self._anchors.remove()
+            await self._anchors.remove(with_job=await self.standing() is Standing.ORPHANED)
         if self._cluster is not None:
             await self._cluster.close()
-        self._watch = self._anchors = self._cluster = None
+        self._watch = self._anchors = self._belonging = self._cluster = None
+
+    async def standing(self) -> Standing:
+        return await self._belonging.standing() if self._belonging is not None else Standing.UNKNOWN
 
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=f"{KubernetesSandbox.__module__}:{KubernetesSandbox.__qualname__}")

@@ -19,6 +19,7 @@ from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, Sa
 from harborrl_agent_server.sandboxes import commands, processes
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.streams import Sink
+from harborrl_agent_server.scope import Standing
 
 PROGRAMS = ("unshare", "nsenter", "setpriv", "mount", "pivot_root")
 
@@ -162,6 +163,10 @@ class LocalProvider:
 
     async def close(self) -> None:
         """Nothing is shared: each sandbox ends with its trial."""
+
+    async def standing(self) -> Standing:
+        """Nobody starts another version of a server without a cluster."""
+        return Standing.ALONE
 
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=f"{LocalSandbox.__module__}:{LocalSandbox.__qualname__}")

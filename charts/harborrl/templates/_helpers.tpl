@@ -39,12 +39,22 @@ app.kubernetes.io/component: operator
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [create, patch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [list, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [create, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims, namespaces]
   verbs: [get]
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create]
+# Kueue's own words on why a trainer waits. Where there is no Kueue the rule gives nothing.
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [list]
 # A Role may give no more than the operator holds: of these rules, the one on configmaps.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
@@ -75,11 +85,20 @@ app.kubernetes.io/component: operator
   verbs: [bind]
   resourceNames: [harborrl-sandboxes]
 {{- end }}
-{{- /* Of the cluster, and done without where the operator has no ClusterRole: do the nodes have room for the sandboxes? */}}
+{{- /* Of the cluster, and done without where the operator has no ClusterRole: do the nodes have room for the sandboxes, what does KubeRay know? */}}
 {{- define "harborrl.rules.cluster" -}}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list]
+# The API server's addresses, which jobs must reach.
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get]
+  resourceNames: [kubernetes]
+# Which fields of a RayCluster the installed KubeRay knows; without it the API server's strictness alone decides.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [get]
 {{- end }}
 {{- /* Where the operator itself lives. */}}
 {{- define "harborrl.rules.own" -}}

@@ -1,8 +1,10 @@
 """What the chart decides for all jobs, handed to the operator by environment variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from harborrl_operator.models.network import NetworkSettings
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Settings:
     default_claim: str = "harborrl-data"
     """Claim of every storage role that the job does not name; each role has its own directory in it."""
     operator_namespace: str = "harborrl-system"
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    """NetworkPolicies of all jobs."""
     gang_scheduler: str = ""
     """Batch scheduler that KubeRay was started with, which places all pods of a RayCluster or none; empty: none."""
     watch_namespaces: str = ""
@@ -38,6 +42,12 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Reads `HARBORRL_<FIELD>`; an empty value counts as absent."""
-        values = {name: environment.get(f"HARBORRL_{name.upper()}", "") for name in cls.__dataclass_fields__}
-        return cls(**{name: value for name, value in values.items() if value})
+        """Reads `HARBORRL_<FIELD>`, of which the network is JSON; an empty value counts as absent.
+
+        Raises ValueError when the network is not what the chart's values allow.
+        """
+        texts = {name: environment.get(f"HARBORRL_{name.upper()}", "") for name in cls.__dataclass_fields__}
+        values: dict[str, Any] = {name: value for name, value in texts.items() if value}
+        if "network" in values:
+            values["network"] = NetworkSettings.model_validate_json(values["network"])
+        return cls(**values)

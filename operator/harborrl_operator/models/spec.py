@@ -6,6 +6,7 @@ from pydantic import Field
 
 from harborrl_operator.models.agent_server import AgentServerSpec, DnsLabel, RolloutSpec
 from harborrl_operator.models.base import Model, Path, Seconds, nested
+from harborrl_operator.models.network import NetworkSpec
 from harborrl_operator.models.trainer import TrainerSpec
 
 ROLES = ("models", "tasks", "checkpoints", "traces", "trials")
@@ -135,7 +136,13 @@ class JobSpec(Model):
     suspend: bool = False
     """Release everything and keep the state; set back to false to go on from the newest checkpoint."""
     queue_name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None = None
-    """Kueue LocalQueue of this namespace. Unset: no queueing; `nodes > 1` then needs `trainer.allowPartialStart`."""
+    """Kueue LocalQueue of this namespace. Unset: no queueing, unless the namespace has a LocalQueue called `default`;
+    `nodes > 1` then needs `trainer.allowPartialStart`."""
+    workload_priority_class: (
+        Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None
+    ) = None
+    """Kueue WorkloadPriorityClass: the order in the queue and who may take whose quota. Needs `queueName`. Unset: the
+    priority of the pods, 0 without one."""
     model: ModelSpec
     """The model that is trained."""
     data: DataSpec
@@ -150,6 +157,8 @@ class JobSpec(Model):
     """The server that runs trials."""
     storage: StorageSpec = nested(StorageSpec)
     """Claims by role."""
+    network: NetworkSpec = nested(NetworkSpec)
+    """Traffic beyond what HarborRL itself needs; all else is denied (docs/network.md)."""
     checkpoint: CheckpointSpec = nested(CheckpointSpec)
     """When checkpoints are pruned and awaited."""
     resume_from: ResumeFrom | None = None

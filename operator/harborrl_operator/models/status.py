@@ -84,6 +84,8 @@ class AttemptStatus(StatusModel):
     """Rollouts trained beyond the newest checkpoint when it, or one of its incarnations, ended."""
     lost_gpu_hours: float = 0.0
     """GPUs x hours between the newest checkpoint and the end; 0 without GPUs."""
+    restarts: int = 0
+    """How often its pods were made anew within the quota that it holds."""
 
 
 class RolloutStatus(StatusModel):
@@ -178,6 +180,8 @@ class TrainerStatus(StatusModel):
     kept: bool = False
     """The cluster outlives the failed job for debugging."""
     fate: FateStatus | None = None
+    restarted_at: Moment = None
+    """When its pods were made anew within the quota: an older pod belongs to an incarnation that has been judged."""
     submission_id: str | None = None
     """Id of the driver in Ray: `<job>-a<attempt>-i<incarnation>`."""
     driver_state: str | None = None

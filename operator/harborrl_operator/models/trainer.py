@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from harborrl_operator.models.base import FreeForm, Image, Model, Seconds, nested
 from harborrl_operator.models.framework import FrameworkConfig
+from harborrl_operator.models.shape import LabelValue, Name, Nccl, Rdma, Toleration, TopologyHints
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 RawText = Annotated[str, Field(max_length=65_536)]
@@ -119,6 +120,25 @@ class TrainerSpec(Model):
         None
     )
     """Value of the node label `nvidia.com/gpu.product`. Unset: any GPU node."""
+    node_selector: Annotated[dict[str, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    """Further labels that a node must have."""
+    tolerations: Annotated[list[Toleration], Field(max_length=16)] = Field(default_factory=list)
+    """Taints that the pods bear. `nvidia.com/gpu` is always among them where the pods ask for GPUs."""
+    shared_memory: Quantity | None = None
+    """Size of /dev/shm, which counts as memory of the pod. NCCL, data loaders and Ray's object store use it; too small
+    ends in bus errors. Unset: the memory limit, else 64Gi with GPUs and 1Gi without."""
+    rdma: Rdma | None = None
+    """Cards for traffic between nodes. Unset: the pod network."""
+    nccl: Nccl = nested(Nccl)
+    """Communication between GPUs."""
+    topology: TopologyHints = nested(TopologyHints)
+    """Nearness of the pods."""
+    priority_class_name: Name | None = None
+    """PriorityClass of the pods, which the scheduler and the kubelet go by; Kueue goes by `spec.workloadPriorityClass`.
+    Unset: the cluster's default."""
+    service_account_name: Name | None = None
+    """ServiceAccount of the pods, for volumes or clouds that go by it; it must exist. The operator binds it to the
+    trainer's role. Unset: `harborrl-trainer`, which the operator makes."""
     config: FrameworkConfig = nested(FrameworkConfig)
     """Hyper-parameters under HarborFrameworkConfig's names."""
     max_seq_len: Annotated[int, Field(ge=2, le=1_000_000)] = 65536

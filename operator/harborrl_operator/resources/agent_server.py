@@ -1,17 +1,21 @@
-"""The agent server's Deployment; flags and environment are those of docs/contracts.md."""
+"""The agent server's Deployment; flags and environment are those of docs/contracts.md.
 
+It mounts no job document: what it needs is in its flags, which no later edit changes under it.
+"""
+
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from harborrl_operator.constants import AGENT_PORT, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.constants import AGENT_PORT, GROUP, LABEL_AGENT_VERSION, LABEL_JOB_UID, LABEL_ROLE, Role
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
 from harborrl_operator.resources.common import (
-    config_mount,
-    config_volume,
+    UNDISTURBED,
     container_security,
+    field_ref,
     merged,
     metadata,
     node_affinity,
@@ -25,31 +29,47 @@ from harborrl_operator.resources.common import (
 
 ROLES = ("tasks", "trials")
 
-TERMINATION_SECONDS = 45
-"""The server ends its trials and leaves within 25 s of SIGTERM (its `--grace-period`); the rest is for a busy node.
+ANNOTATION_DEPLOYMENT = f"{GROUP}/deployment"
+"""On the pods: the name of their Deployment, which they may otherwise only guess."""
 
-A server that hangs must not keep a deleted job's pod for longer.
-"""
+LEAVING_SECONDS = 60
+"""Beyond the drain: the server cancels what still runs and leaves within 25 s (`--grace-period`); the rest is for a
+busy node."""
+
+VERSION_LENGTH = 8
 
 
 def deployment(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any]:
-    """One replica. Told to stop, a server cancels its trials and answers their clients, who run them again."""
-    selector = {LABEL_JOB_UID: job.job.uid, LABEL_ROLE: Role.AGENT_SERVER.value}
+    """One replica of one version, never changed in place: another template is another Deployment beside this one."""
+    pod = merged(_pod(job, claims), job.spec.agent_server.pod_overrides)
+    version = _hash(pod)
+    name = job.job.names.agent_deployment(version)
+    labels = {LABEL_AGENT_VERSION: version}
+    meta = metadata(job.job, name, Role.AGENT_SERVER)
+    meta["labels"] |= labels
+    selector = {LABEL_JOB_UID: job.job.uid, LABEL_ROLE: Role.AGENT_SERVER.value, **labels}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(job.job, job.job.names.agent, Role.AGENT_SERVER),
+        "metadata": meta,
         "spec": {
             "replicas": 1,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": selector},
             "template": {
-                "metadata": {"labels": job.job.names.labels(Role.AGENT_SERVER)},
-                "spec": merged(_pod(job, claims), job.spec.agent_server.pod_overrides),
+                "metadata": {
+                    "labels": job.job.names.labels(Role.AGENT_SERVER) | labels,
+                    "annotations": {ANNOTATION_DEPLOYMENT: name, **UNDISTURBED},
+                },
+                "spec": pod,
             },
         },
     }
+
+
+def _hash(pod: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_compact(pod).encode()).hexdigest()[:VERSION_LENGTH]
 
 
 def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any]:
@@ -57,7 +77,7 @@ def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any
     pod = {
         "serviceAccountName": AGENT_SERVER_ACCOUNT,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": TERMINATION_SECONDS,
+        "terminationGracePeriodSeconds": job.spec.rollout.agent_trial_timeout_seconds + LEAVING_SECONDS,
         "securityContext": pod_security(),
         "containers": [
             {
@@ -70,15 +90,15 @@ def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any
                 "ports": [{"name": "http", "containerPort": AGENT_PORT}],
                 "resources": resources(server.resources),
                 "securityContext": container_security(),
-                "startupProbe": _probe(periodSeconds=2, failureThreshold=90),
-                "readinessProbe": _probe(periodSeconds=5, failureThreshold=3),
+                "startupProbe": _probe("/health", periodSeconds=2, failureThreshold=90),
+                "readinessProbe": _probe("/ready", periodSeconds=5, failureThreshold=3),
                 # Killing a busy server costs every trial in it: only a server that is silent for minutes is restarted.
-                "livenessProbe": _probe(periodSeconds=15, failureThreshold=12),
+                "livenessProbe": _probe("/health", periodSeconds=15, failureThreshold=12),
                 "terminationMessagePolicy": "FallbackToLogsOnError",
-                "volumeMounts": [config_mount(), *storage_mounts(job, ROLES), {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a mount point in the pod
+                "volumeMounts": [*storage_mounts(job, ROLES), {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a mount point in the pod
             }
         ],
-        "volumes": [config_volume(job), *storage_volumes(job, ROLES), {"name": "tmp", "emptyDir": {}}],
+        "volumes": [*storage_volumes(job, ROLES), {"name": "tmp", "emptyDir": {}}],
     }
     affinity = node_affinity(job, claims)
     return {**pod, "affinity": affinity} if affinity else pod
@@ -97,6 +117,7 @@ def _flags(job: ResolvedJob) -> list[str]:
         "--agent-setup-timeout": server.agent_setup_seconds,
         "--verifier-timeout": server.verifier_seconds,
         "--cleanup-timeout": server.cleanup_seconds,
+        "--drain-period": job.spec.rollout.agent_trial_timeout_seconds,
         "--agent-name": server.agent_name,
         "--agent-kwargs": _compact(server.agent_kwargs),
         "--sandbox": job.sandbox["backend"],
@@ -116,6 +137,8 @@ def _environment(job: ResolvedJob) -> list[dict[str, Any]]:
         {"name": "HARBORRL_JOB_NAMESPACE", "value": job.job.namespace},
         {"name": "HARBORRL_JOB_NAME", "value": job.job.name},
         {"name": "HARBORRL_JOB_UID", "value": job.job.uid},
+        # By reference: the name holds the hash of the template.
+        {"name": "HARBORRL_DEPLOYMENT", "valueFrom": field_ref(f"metadata.annotations['{ANNOTATION_DEPLOYMENT}']")},
         *pod_identity(),
     ]
     return with_admin_secret(job, out)
@@ -126,8 +149,8 @@ def _tasks_dir(job: ResolvedJob) -> str:
     return str(tasks["root"]) if tasks else MOUNTS["tasks"]
 
 
-def _probe(**timing: int) -> dict[str, Any]:
-    return {"httpGet": {"path": "/health", "port": AGENT_PORT}, "timeoutSeconds": 5, **timing}
+def _probe(path: str, **timing: int) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": AGENT_PORT}, "timeoutSeconds": 5, **timing}
 
 
 def _compact(value: Any) -> str:

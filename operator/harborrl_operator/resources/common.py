@@ -1,7 +1,7 @@
 """What several children share: metadata, volumes, environment, security."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harborrl_operator.checks import READ_ONLY_ROLES, is_node_bound
@@ -14,9 +14,17 @@ from harborrl_operator.constants import (
     Role,
 )
 from harborrl_operator.models import HarborRLJob
+from harborrl_operator.models.spec import JobSpec
 from harborrl_operator.models.trainer import Resources
+from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
+
+UNDISTURBED = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""Annotations of pods that no autoscaler may move to save a node: each is hours of work in memory."""
 
 
 def metadata(job: HarborRLJob, name: str, role: Role | None = None, attempt: int | None = None) -> dict[str, Any]:
@@ -36,6 +44,11 @@ def metadata(job: HarborRLJob, name: str, role: Role | None = None, attempt: int
             }
         ],
     }
+
+
+def trainer_account(spec: JobSpec) -> str:
+    """ServiceAccount of trainer and preflight pods."""
+    return spec.trainer.service_account_name or TRAINER_ACCOUNT
 
 
 def storage_volumes(job: ResolvedJob, roles: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -74,9 +87,13 @@ def config_mount() -> dict[str, Any]:
 def pod_identity() -> list[dict[str, Any]]:
     """POD_NAME and POD_NAMESPACE by the downward API."""
     return [
-        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+        {"name": name, "valueFrom": field_ref(path)}
         for name, path in (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))
     ]
+
+
+def field_ref(path: str) -> dict[str, Any]:
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
 
 def trainer_environment(job: ResolvedJob, attempt: int) -> list[dict[str, Any]]:
@@ -127,8 +144,9 @@ def pod_security(*, as_our_user: bool = True) -> dict[str, Any]:
     return security
 
 
-def container_security() -> dict[str, Any]:
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+def container_security(added: Sequence[str] = ()) -> dict[str, Any]:
+    capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 
 
 def node_affinity(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any] | None:

@@ -5,11 +5,11 @@ from typing import Any
 
 from harborrl_operator.constants import ANNOTATION_CONFIG, Role
 from harborrl_operator.models.spec import ROLES
-from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
     SMALL_REQUESTS,
+    UNDISTURBED,
     config_mount,
     config_volume,
     container_security,
@@ -19,8 +19,10 @@ from harborrl_operator.resources.common import (
     pod_security,
     storage_mounts,
     storage_volumes,
+    trainer_account,
     trainer_environment,
 )
+from harborrl_operator.resources.placement import own_tolerations
 
 LIFE_SECONDS = 600
 """A preflight that takes longer hangs on something; the kubelet ends it and it is run again."""
@@ -41,12 +43,12 @@ preflight would refuse a job that can run. Not its node selector: a preflight ne
 
 def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
     meta = metadata(job.job, job.job.names.preflight, Role.PREFLIGHT)
-    meta["annotations"] = {ANNOTATION_CONFIG: key(job, attempt)}
+    meta["annotations"] = {ANNOTATION_CONFIG: key(job, attempt), **UNDISTURBED}
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": LIFE_SECONDS,
         "terminationGracePeriodSeconds": 10,
-        "serviceAccountName": TRAINER_ACCOUNT,
+        "serviceAccountName": trainer_account(job.spec),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(as_our_user=job.spec.trainer.engine == "native"),
@@ -65,9 +67,12 @@ def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> 
         ],
         "volumes": [config_volume(job), *storage_volumes(job, ROLES)],
     }
-    affinity = node_affinity(job, claims)
-    if affinity:
-        spec["affinity"] = affinity
+    placed = {
+        "affinity": node_affinity(job, claims),
+        "priorityClassName": job.spec.trainer.priority_class_name,
+        "tolerations": own_tolerations(job),
+    }
+    spec |= {field: value for field, value in placed.items() if value}
     overrides = job.spec.trainer.pod_overrides
     spec = merged(spec, {field: overrides[field] for field in SHARED_OVERRIDES if field in overrides})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -5,34 +5,39 @@ from typing import Any
 
 from harborrl_operator.constants import (
     ANNOTATION_CONFIG,
+    ANNOTATION_NO_HEAD_RESTART,
     DASHBOARD_AGENT_PORT,
     DASHBOARD_PORT,
     GCS_PORT,
+    GPU_RESOURCE,
     LABEL_QUEUE,
+    LABEL_WORKLOAD_PRIORITY,
     RUN_DIR,
     Role,
 )
-from harborrl_operator.models.spec import ROLES
+from harborrl_operator.models.spec import ROLES, JobSpec
 from harborrl_operator.models.trainer import Resources
-from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.quantities import whole_cpus
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
     SMALL_REQUESTS,
+    UNDISTURBED,
     config_mount,
     config_volume,
     container_security,
     merged,
     metadata,
-    node_affinity,
     pod_security,
     resources,
     storage_mounts,
     storage_volumes,
+    trainer_account,
     trainer_environment,
     with_admin_secret,
 )
+from harborrl_operator.resources.interconnect import capabilities, devices, environment, network_annotations
+from harborrl_operator.resources.placement import placement, topology_annotations
 
 _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a directory, no secret
 
@@ -57,13 +62,12 @@ CPU_OBJECT_STORE_BYTES = 512 * 1024 * 1024
 
 def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
     meta = metadata(job.job, job.job.names.ray_cluster(attempt), Role.TRAINER, attempt)
-    # Without it KubeRay replaces a lost head and the run would go on as if nothing had happened (seen on 1.6.2).
-    meta["annotations"] = {
-        "ray.io/disable-provisioned-head-restart": "true",
-        ANNOTATION_CONFIG: job.config_hash,
-    }
-    if job.spec.queue_name:
-        meta["labels"][LABEL_QUEUE] = job.spec.queue_name
+    meta["annotations"] = {ANNOTATION_CONFIG: job.attempt_hash}
+    meta["labels"] |= queue_labels(job.spec)
+    if not job.spec.queue_name:
+        # Without it KubeRay puts another head in the place of a lost one (seen on 1.6.2). In a queue that is wanted: it
+        # keeps the quota.
+        meta["annotations"][ANNOTATION_NO_HEAD_RESTART] = "true"
     if job.settings.gang_scheduler:
         meta["labels"]["ray.io/gang-scheduling-enabled"] = "true"
     spec: dict[str, Any] = {
@@ -87,6 +91,14 @@ def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | No
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec}
 
 
+def queue_labels(spec: JobSpec) -> dict[str, str]:
+    """What Kueue goes by; on the RayCluster alone, never on another object of the job."""
+    if not spec.queue_name:
+        return {}
+    priority = spec.workload_priority_class
+    return {LABEL_QUEUE: spec.queue_name} | ({LABEL_WORKLOAD_PRIORITY: priority} if priority else {})
+
+
 def _start_params(job: ResolvedJob) -> dict[str, str]:
     wanted = job.spec.trainer.resources
     params = {"num-cpus": str(whole_cpus(wanted) or CPU_SLOTS)}
@@ -100,24 +112,18 @@ def _start_params(job: ResolvedJob) -> dict[str, str]:
 def _template(
     job: ResolvedJob, attempt: int, pod: dict[str, Any], claims: Mapping[str, Object | None]
 ) -> dict[str, Any]:
-    affinity = node_affinity(job, claims)
-    if affinity:
-        pod["affinity"] = affinity
-    if job.gpus_per_node and job.spec.trainer.gpu_product:
-        pod["nodeSelector"] = {"nvidia.com/gpu.product": job.spec.trainer.gpu_product}
-    return {
-        "metadata": {"labels": job.job.names.labels(Role.TRAINER, attempt)},
-        "spec": merged(pod, job.spec.trainer.pod_overrides),
+    meta = {
+        "labels": job.job.names.labels(Role.TRAINER, attempt),
+        "annotations": {**UNDISTURBED, **topology_annotations(job), **network_annotations(job)},
     }
+    return {"metadata": meta, "spec": merged(pod | placement(job, claims), job.spec.trainer.pod_overrides)}
 
 
 def _pod(job: ResolvedJob, ray: dict[str, Any], volumes: list[dict[str, Any]]) -> dict[str, Any]:
-    limit = job.spec.trainer.resources.limits.get("memory") if job.spec.trainer.resources else None
-    shared = limit or (GPU_SHARED_MEMORY if job.gpus_per_node else CPU_SHARED_MEMORY)
     return {
         # A container restarted in place would be an empty Ray head in the same pod.
         "restartPolicy": "Never",
-        "serviceAccountName": TRAINER_ACCOUNT,
+        "serviceAccountName": trainer_account(job.spec),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": job.spec.checkpoint.grace_seconds + RELEASE_MARGIN_SECONDS,
@@ -126,21 +132,31 @@ def _pod(job: ResolvedJob, ray: dict[str, Any], volumes: list[dict[str, Any]]) -
         "volumes": [
             config_volume(job),
             *storage_volumes(job, ROLES),
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _shared_memory(job)}},
             *volumes,
         ],
     }
 
 
+def _shared_memory(job: ResolvedJob) -> str | int:
+    trainer = job.spec.trainer
+    limit = trainer.resources.limits.get("memory") if trainer.resources else None
+    return trainer.shared_memory or limit or (GPU_SHARED_MEMORY if job.gpus_per_node else CPU_SHARED_MEMORY)
+
+
 def _ray_container(job: ResolvedJob, attempt: int, name: str) -> dict[str, Any]:
-    gpus = {"nvidia.com/gpu": job.gpus_per_node} if job.gpus_per_node else {}
+    gpus = {GPU_RESOURCE: job.gpus_per_node} if job.gpus_per_node else {}
     return {
         "name": name,
         "image": job.trainer_image,
         "imagePullPolicy": job.settings.image_pull_policy,
-        "env": [*trainer_environment(job, attempt), {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}],
-        "resources": resources(job.spec.trainer.resources, gpus),
-        "securityContext": container_security(),
+        "env": [
+            *environment(job),
+            *trainer_environment(job, attempt),
+            {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"},
+        ],
+        "resources": resources(job.spec.trainer.resources, {**gpus, **devices(job)}),
+        "securityContext": container_security(capabilities(job)),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             config_mount(),

@@ -9,18 +9,14 @@ from typing import Any
 from harborrl_operator.constants import LABEL_JOB_NAMESPACE, LABEL_MANAGED_BY, MANAGED_BY, Role
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
 from harborrl_operator.resolve import ResolvedJob
-from harborrl_operator.resources.common import metadata
+from harborrl_operator.resources.common import metadata, trainer_account
 
 _LABELS = {LABEL_MANAGED_BY: MANAGED_BY}
 
 
 def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
     namespace = job.job.namespace
-    out = [
-        _account(namespace, TRAINER_ACCOUNT),
-        _binding(namespace, TRAINER_ACCOUNT, role=TRAINER_ACCOUNT, account=TRAINER_ACCOUNT, of=namespace),
-        *_supervisor(job),
-    ]
+    out = [*_trainer(namespace, trainer_account(job.spec)), *_supervisor(job)]
     if job.spec.agent_server.url is None:
         out += [
             _account(namespace, AGENT_SERVER_ACCOUNT),
@@ -41,6 +37,14 @@ def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
     return out
 
 
+def _trainer(namespace: str, account: str) -> list[dict[str, Any]]:
+    """An account that the user names is the user's: it is bound, never made or changed."""
+    if account == TRAINER_ACCOUNT:
+        binding = _binding(namespace, TRAINER_ACCOUNT, role=TRAINER_ACCOUNT, account=account, of=namespace)
+        return [_account(namespace, account), binding]
+    return [_binding(namespace, f"{TRAINER_ACCOUNT}-{account}", role=TRAINER_ACCOUNT, account=account, of=namespace)]
+
+
 def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
     """The right to report and to read requests: two ConfigMaps by name, for as long as the job exists."""
     names = job.job.names
@@ -54,7 +58,7 @@ def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
             "kind": "RoleBinding",
             "metadata": meta,
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": names.trainer_role},
-            "subjects": [{"kind": "ServiceAccount", "name": TRAINER_ACCOUNT, "namespace": job.job.namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": trainer_account(job.spec), "namespace": job.job.namespace}],
         },
     ]
 

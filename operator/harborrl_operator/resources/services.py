@@ -2,18 +2,22 @@
 
 from typing import Any
 
-from harborrl_operator.constants import AGENT_PORT, LABEL_ATTEMPT, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.constants import AGENT_PORT, LABEL_AGENT_VERSION, LABEL_ATTEMPT, LABEL_JOB_UID, LABEL_ROLE, Role
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import metadata
 
 
-def agent_server(job: ResolvedJob) -> list[dict[str, Any]]:
-    """The Service for `/run`, and a headless one so that a flush also reaches a draining predecessor."""
+def agent_server(job: ResolvedJob, version: str) -> list[dict[str, Any]]:
+    """The Service for `/run`, of one version, and a headless one so that a flush also reaches a draining predecessor.
+
+    An empty version is that of a Deployment that was made before versions ran side by side.
+    """
     selector = {LABEL_JOB_UID: job.job.uid, LABEL_ROLE: Role.AGENT_SERVER.value}
+    chosen = {LABEL_AGENT_VERSION: version} if version else {}
     ports = [_port("http", AGENT_PORT)]
     names = job.job.names
     return [
-        _service(job, names.agent, Role.AGENT_SERVER, {"selector": selector, "ports": ports}),
+        _service(job, names.agent, Role.AGENT_SERVER, {"selector": selector | chosen, "ports": ports}),
         _service(
             job,
             names.agents,

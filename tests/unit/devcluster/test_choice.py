@@ -7,6 +7,7 @@ import pytest
 from devcluster.choice import choose, claim_state, recorded_choice
 from devcluster.errors import UnsuitableHostError
 from devcluster.existing import ExistingCluster
+from devcluster.extras import Request
 from devcluster.progress import Reporter
 from devcluster.settings import Settings
 from rich.console import Console
@@ -84,7 +85,7 @@ def test_a_folder_of_the_users_is_not_claimed(settings: Settings) -> None:
 def test_a_context_that_does_not_exist_leaves_nothing(settings: Settings) -> None:
     clients(settings, "exit 1")
     with pytest.raises(UnsuitableHostError, match="no context 'prod'"):
-        ExistingCluster("prod", settings, reporter()).up()
+        ExistingCluster("prod", settings, reporter()).up(Request())
     assert chosen(settings) == "own"
 
 
@@ -92,7 +93,7 @@ def test_a_cluster_that_does_not_answer_is_forgotten_by_down(settings: Settings)
     clients(settings, 'case "$1" in config) echo kubeconfig;; *) exit 1;; esac')
     cluster = ExistingCluster("prod", settings, reporter())
     with pytest.raises(UnsuitableHostError, match="does not answer"):
-        cluster.up()
+        cluster.up(Request())
     assert chosen(settings) == "context:prod"
     cluster.down()
     assert not settings.state.exists()

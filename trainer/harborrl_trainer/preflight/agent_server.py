@@ -10,9 +10,10 @@ import httpx
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, warn
 
-_TRIES = 3
+_TRIES = 5
+"""With the pauses 12 s when refused at once: a NetworkPolicy lets a new pod in only when the plugin has heard of it."""
 _TIMEOUT_SECONDS = 5.0
-_PAUSE_SECONDS = 2.0
+_PAUSE_SECONDS = 3.0
 
 _DEGRADED = "degraded"
 _SERVING = ("ok", _DEGRADED)
@@ -30,7 +31,7 @@ class Health:
 
 
 def fetch_health(client: httpx.Client, url: str, pause: Callable[[float], None] = time.sleep) -> Health:
-    """Up to three tries of 5 s: a Service that has just become ready may miss its first call."""
+    """Up to five tries of 5 s: a Service that has just become ready may miss its first call."""
     health = Health(None, "not asked")
     for attempt in range(_TRIES):
         if attempt:

@@ -75,8 +75,7 @@ def worth_writing(
     before = written or {}
     if _steady(candidate) != _steady(before):
         return final or seconds_since_write >= WRITE_SECONDS
-    restless = any(candidate[part] != before.get(part) for part in _RESTLESS)
-    return restless and seconds_since_write >= LOAD_WRITE_SECONDS
+    return candidate["agentServer"] != before.get("agentServer") and seconds_since_write >= LOAD_WRITE_SECONDS
 
 
 def stamp(document: Mapping[str, Any], sequence: int, now: float) -> dict[str, Any]:
@@ -152,13 +151,13 @@ def _volume(space: Space) -> dict[str, Any]:
     return {"freeBytes": coarse(space.free_bytes), "neededBytes": coarse(space.needed_bytes), "low": space.is_low}
 
 
-_RESTLESS = ("agentServer", "volumes")
-"""Parts that change all the time and by themselves are worth one write a minute."""
+_RESTLESS = frozenset({"agentServer", "volumes", "sequence", "observedAt"})
+"""Parts that change all the time. Of the volumes' room only that it becomes short is worth a write of its own."""
 
 
 def _steady(document: Mapping[str, Any]) -> dict[str, Any]:
     low = sorted(role for role, space in (document.get("volumes") or {}).items() if space.get("low"))
-    rest = {key: value for key, value in document.items() if key not in {*_RESTLESS, "sequence", "observedAt"}}
+    rest = {key: value for key, value in document.items() if key not in _RESTLESS}
     return {**rest, "low": low}
 
 

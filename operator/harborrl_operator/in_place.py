@@ -1,0 +1,65 @@
+"""A failure of the infrastructure in a queue: the pods are made anew, the RayCluster and its quota stay.
+
+A RayCluster that is deleted gives its quota to whoever waits, and its successor starts at the end of the queue
+(measured: docs/decisions/0060). What comes up is the attempt's next incarnation, which goes on from the checkpoint.
+"""
+
+from datetime import datetime
+
+from harborrl_operator.budgets import Budget
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import ANNOTATION_NO_HEAD_RESTART, Cause, ConditionType, Phase, Reason
+from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.losses import account
+from harborrl_operator.models.status import AttemptStatus
+from harborrl_operator.observed import Object, annotations, is_terminating, name_of
+from harborrl_operator.workloads import queue_of
+
+SOON_SECONDS = 5.0
+
+
+def keeps_its_quota(draft: Draft) -> bool:
+    """Whether KubeRay would put new pods into a quota that Kueue has given."""
+    cluster = draft.cluster
+    if cluster is None or is_terminating(cluster) or cluster["spec"].get("suspend"):
+        return False
+    return bool(queue_of(cluster)) and annotations(cluster).get(ANNOTATION_NO_HEAD_RESTART) != "true"
+
+
+def restart_in_place(
+    draft: Draft, message: str, cause: Cause, budget: Budget, ended: datetime, *, keep: Object | None = None
+) -> Plan:
+    """Every pod of the attempt goes; `keep` is a head that KubeRay has already put in the place of the lost one."""
+    _note_restart(draft, message, cause, ended)
+    old = [pod for pod in draft.observed.pods_of_attempt(draft.attempt) if keep is None or _is_older(pod, keep)]
+    draft.delete("Pod", old)
+    since = keep["metadata"]["creationTimestamp"] if keep else draft.text_now
+    draft.update_trainer(head_pod=name_of(keep) if keep else None, restarted_at=since)
+    draft.fields.update(starting_since=draft.text_now, suspension=None)
+    said = (
+        f"Infrastructure failure {budget.spent} of {budget.limit}, within the same RayCluster: new pods go on from the"
+        f" checkpoint. {message}"
+    )
+    verdict = Verdict(Reason.RESTARTING_IN_PLACE, said)
+    draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, said)
+    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Between two incarnations.")
+    draft.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
+    return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=SOON_SECONDS)
+
+
+def _note_restart(draft: Draft, message: str, cause: Cause, ended: datetime) -> None:
+    """What the ended incarnation reported counts for nothing more, but for what its end cost."""
+    draft.open_attempt()
+    account(draft, ended)
+    attempts: list[AttemptStatus] = draft.value("attempts")
+    draft.change_attempt(
+        restarts=attempts[-1].restarts + 1, failure_class="infrastructure", cause=cause.value, message=message[:512]
+    )
+    released = draft.value("incarnation") or 0
+    draft.update_trainer(
+        driver_state=None, submission_id=None, running_since=None, fate=None, released_incarnation=released
+    )
+
+
+def _is_older(pod: Object, head: Object) -> bool:
+    return str(pod["metadata"]["creationTimestamp"]) < str(head["metadata"]["creationTimestamp"])
