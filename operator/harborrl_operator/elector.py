@@ -37,6 +37,8 @@ class Elector:
         self._trouble = ""
         self.elected = asyncio.Event()
         """Set once, when this process begins to lead."""
+        self.has_looked = False
+        """Whether the lease was seen at all."""
 
     @property
     def holder(self) -> str:
@@ -89,7 +91,7 @@ class Elector:
             self._complain(str(error))
             return Refused.LOST
         self._answered_at = self._clock()
-        self._stored, self._trouble = stored, ""
+        self._stored, self._trouble, self.has_looked = stored, "", True
         return _lease(stored)
 
     def _complain(self, trouble: str) -> None:

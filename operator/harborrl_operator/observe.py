@@ -30,8 +30,7 @@ from harborrl_operator.workloads import is_gated, is_held_back, words
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
     """One round of reads, by label where there are many and by name where there is one."""
-    namespace, names = job.namespace, job.names
-    selector = f"{LABEL_JOB}={job.name}"
+    namespace, names, selector = job.namespace, job.names, f"{LABEL_JOB}={job.name}"
     all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
@@ -48,8 +47,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         _references(cluster, job, settings),
         _network(cluster, job),
     )
-    report = _ours(progress, job)
-    preflights = _of_role(pods, Role.PREFLIGHT)
+    report, preflights = _ours(progress, job), _of_role(pods, Role.PREFLIGHT)
     return Observed(
         agent_servers={version_of(thing): thing for thing in deployments if not is_terminating(thing)},
         agent_service=_ours(service, job),

@@ -42,7 +42,7 @@ class Probes:
     async def _readyz(self, _: web.Request) -> web.Response:
         """Leader and spare are both ready: the spare to take over. The body tells them apart."""
         silence = self._elector.silence()
-        if silence > STALE_SECONDS:
+        if silence > STALE_SECONDS or not self._elector.has_looked:
             return _told(f"no answer from the API server for {silence:.0f} s", "")
         if self._elector.seconds_left() > 0:
             return _told(self._runtime.fault(), "leader")
