@@ -25,6 +25,7 @@ PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
     "Pod": "/api/v1/namespaces/{}/pods/{}",
     "RayCluster": "/apis/ray.io/v1/namespaces/{}/rayclusters/{}",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/{}",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/{}",
     "Service": "/api/v1/namespaces/{}/services/{}",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/{}",

@@ -76,6 +76,8 @@ class MemoryCluster(Cluster):
 
     @override
     async def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        if thing["kind"] != "Event":
+            return self.put(thing["kind"], thing["metadata"].get("namespace"), thing["metadata"]["name"], thing)
         self.events.append(dict(thing))
         return dict(thing)
 

@@ -60,8 +60,8 @@ class Row:
     deletes: frozenset[str] = frozenset()
 
 
-SUPPORT = {"ServiceAccount", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
-SUPPORT |= {"NetworkPolicy", "PodDisruptionBudget", "Role"}
+SUPPORT = {"ServiceAccount", "Role", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
+SUPPORT |= {"NetworkPolicy", "PodDisruptionBudget"}
 RAY, POD, REQUEST = "RayCluster/quickstart-a1", "Pod/quickstart-preflight", "ConfigMap/quickstart-request"
 AGENT, REPORT = hrl.SERVER, "ConfigMap/quickstart-progress"
 ALL = frozenset({RAY, AGENT})

@@ -28,7 +28,7 @@ def other(
 ) -> HarborRLJob:
     condition = Condition(type=ConditionType.ADMITTED, status=admitted, reason=reason, last_transition_time="")
     job = hrl.job(BROUGHT | (changes or {}), status=JobStatus(conditions=[condition], **status), name=name)
-    return HarborRLJob(job.namespace, name, uid, 1, job.spec, job.status, created)
+    return HarborRLJob(job.namespace, name, uid, 1, job.spec, job.status, created_at=created)
 
 
 def mine(**status: Any) -> HarborRLJob:
