@@ -16,7 +16,7 @@ PARTLY: Mapping[str, tuple[str, ...]] = {
 """Frozen fields of parts that are free otherwise."""
 EXCEPT: Mapping[str, tuple[str, ...]] = {"trainer": ("allowPartialStart", "startDeadlineSeconds")}
 """Free fields of parts that are frozen otherwise: no pod knows them."""
-FREE = ("activeDeadlineSeconds", "progress", "retries", "suspend", "ttlSecondsAfterFinished")
+FREE = ("activeDeadlineSeconds", "network", "progress", "retries", "suspend", "ttlSecondsAfterFinished")
 
 # Named are the phases in which nothing was made from the spec yet: a phase that comes later is a held one.
 _HELD = (
