@@ -21,7 +21,7 @@ def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
         _binding(namespace, TRAINER_ACCOUNT, role=TRAINER_ACCOUNT, account=TRAINER_ACCOUNT, of=namespace),
         *_supervisor(job),
     ]
-    if job.spec.agent_server.url is None:
+    if not job.spec.agent_server.url:
         out += [
             _account(namespace, AGENT_SERVER_ACCOUNT),
             _binding(
