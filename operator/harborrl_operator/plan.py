@@ -189,5 +189,5 @@ def _support(draft: Draft, job: ResolvedJob) -> None:
     draft.apply(*rbac.accounts_and_bindings(job), services.trainer(job, draft.attempt))
     isolate(draft, job)
     draft.apply(*disruption.budgets(job))
-    if job.spec.agent_server.url is None:
+    if not job.spec.agent_server.url:
         roll(draft, job)

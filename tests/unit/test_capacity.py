@@ -31,7 +31,7 @@ def admit(facts: dict[str, Any], changes: dict[str, Any] | None = None, **around
     job = hrl.job(changes)
     message = json.dumps({"schemaVersion": 1, "ok": True, "findings": [], "facts": facts})
     pod = hrl.preflight_pod(job, exit_code=0, message=message)
-    seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod, surroundings=Surroundings(**around))
+    seen = hrl.world(deployment=hrl.deployment(job), preflight_pod=pod, surroundings=Surroundings(**around))
     first = hrl.decide(job, seen)
     return hrl.decide(hrl.then(job, first), seen) if first.requeue_after == 3.0 else first
 

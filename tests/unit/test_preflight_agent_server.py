@@ -51,7 +51,7 @@ def test_a_first_call_that_is_lost_is_forgiven() -> None:
 def test_an_unhealthy_agent_server_is_refused_with_what_it_said(
     tmp_path: Path, answer: httpx.Response | Exception, said: str
 ) -> None:
-    outcome = check_agent_server(jobs.job(tmp_path), fetch(answer, answer, answer))
+    outcome = check_agent_server(jobs.job(tmp_path), fetch(*[answer] * 5))
     assert told(outcome) == [("refuse", "AgentServerUnhealthy")]
     assert said in only_message(outcome)
 

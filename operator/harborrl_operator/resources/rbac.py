@@ -17,7 +17,7 @@ _LABELS = {LABEL_MANAGED_BY: MANAGED_BY}
 def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
     namespace = job.job.namespace
     out = [*_trainer(namespace, trainer_account(job.spec)), *_supervisor(job)]
-    if job.spec.agent_server.url is None:
+    if not job.spec.agent_server.url:
         out += [
             _account(namespace, AGENT_SERVER_ACCOUNT),
             _binding(
