@@ -186,7 +186,7 @@ class Reason(StrEnum):
     ADMITTED_BUT_SUSPENDED = "AdmittedButSuspended"
     HELD_BY_QUEUE = "HeldByQueue"
     RESTARTING_IN_PLACE = "RestartingInPlace"
-    FIELD_NOT_SUPPORTED = "FieldNotSupported"
+    UNKNOWN_TO_KUBERAY = "UnknownToKubeRay"
     WAITING_FOR_OLD_PODS = "WaitingForOldPods"
     BACKING_OFF = "BackingOff"
     RELEASED = "Released"

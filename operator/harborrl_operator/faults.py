@@ -59,7 +59,7 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
 
 
 def _reason(error: ClusterError) -> Reason:
-    return Reason.FIELD_NOT_SUPPORTED if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
+    return Reason.UNKNOWN_TO_KUBERAY if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
 
 
 _ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace", "NetworkPolicy", "EndpointSlice")

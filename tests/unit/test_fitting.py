@@ -12,7 +12,7 @@ from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.observe import observe
 from harborrl_operator.resolve import resolve
 from harborrl_operator.resources.ray_cluster import ray_cluster
-from support import golden, hrl, kueue
+from support import golden, hrl, kueue, reached
 
 
 class Installed(Cluster):
@@ -61,9 +61,10 @@ async def test_a_field_that_the_job_needs_is_refused_by_its_path_with_what_to_do
         await fit_ray_cluster(Installed(crd()), sent)
     job = hrl.job()
     status = with_failures(job.status, hrl.decide(job, hrl.world()).status, [refused.value], hrl.NOW)
+    reached.note_status(status)
     (trainer,) = (one for one in status.conditions if one.type == "TrainerReady")
-    assert (trainer.status, trainer.reason) == ("False", "FieldNotSupported")
-    assert status.reason == "FieldNotSupported"
+    assert (trainer.status, trainer.reason) == ("False", "UnknownToKubeRay")
+    assert status.reason == "UnknownToKubeRay"
 
 
 @pytest.mark.parametrize("seen", [None, ClusterError("get CustomResourceDefinition", 403, "forbidden")])

@@ -136,7 +136,7 @@ async def test_a_fault_of_the_operator_reaches_a_condition_and_the_next_good_pas
             await a_pass(cluster)
     said = cluster.condition("Progressing")
     assert (said["status"], said["reason"]) == ("Unknown", "OperatorError")
-    assert "AttributeError in running._is_held_back" in said["message"]
+    assert "AttributeError in workloads.is_held_back" in said["message"]
     assert cluster.job["status"]["reason"] == "OperatorError"
     assert cluster.condition("Admitted")["status"] == "True"
     cluster.objects["RayCluster", "research", "quickstart-a1"] = whole
