@@ -122,7 +122,8 @@ def submit(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.Complet
 @pytest.fixture(scope="session")
 def chart_roles(kubectl: Kubectl) -> str:
     """Manifests of the chart's roles, and the namespace in which the operator's own is."""
-    kubectl.ok("create", "namespace", "harborrl-system")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "harborrl-system"}}
+    kubectl.ok("apply", "--filename", "-", stdin=hrl.text(namespace))
     templates = ("-s", "templates/rbac-operator.yaml", "-s", "templates/rbac-jobs.yaml")
     command = [program("helm"), "template", "harborrl", str(ROOT / "charts" / "harborrl"), "--kube-version", "1.35.0"]
     command += ["--namespace", "harborrl-system", *templates]

@@ -38,10 +38,13 @@ def helm(api_server: RunningControlPlane, tmp_path: Path) -> Iterator[list[str]]
     (tmp_path / "templates").mkdir()
     (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: small\nversion: 0.1.0\n")
     (tmp_path / "templates" / "deployment.yaml").write_text(NEVER_READY)
-    kubectl(api_server, "create", "namespace", release.NAMESPACE)
+    (tmp_path / "namespace.yaml").write_text(
+        f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {release.NAMESPACE}}}\n"
+    )
+    kubectl(api_server, "apply", "--filename", str(tmp_path / "namespace.yaml"))  # other tests may have made it
     access = ["--kubeconfig", str(api_server.kubeconfig), "--namespace", release.NAMESPACE]
     yield [program("helm"), "upgrade", "--install", release.NAME, str(tmp_path), *access]
-    kubectl(api_server, "delete", "namespace", release.NAMESPACE)
+    subprocess.run([program("helm"), "uninstall", release.NAME, *access], check=True, timeout=180)  # noqa: S603 - our own binary
 
 
 def test_a_release_that_a_killed_helm_locked_can_be_installed_again(

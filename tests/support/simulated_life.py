@@ -12,6 +12,7 @@ from typing import Any
 
 from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.cluster import Cluster, _path
+from harborrl_operator.constants import LABEL_AGENT_VERSION
 from harborrl_operator.names import JobNames
 from harborrl_operator.transport import Request
 from support import hrl
@@ -21,7 +22,18 @@ SPEC = {"retries": {"maxAttempts": 2}, "ttlSecondsAfterFinished": 15}
 _HASH = re.compile(r'"[0-9a-f]{12,64}(?=["-])')
 """Of the job document, which holds namespace and uid."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-KINDS = ("ConfigMap", "Deployment", "Pod", "RayCluster", "Role", "RoleBinding", "Service", "ServiceAccount")
+KINDS = (
+    "ConfigMap",
+    "Deployment",
+    "NetworkPolicy",
+    "Pod",
+    "PodDisruptionBudget",
+    "RayCluster",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+)
 
 
 @dataclass
@@ -65,6 +77,11 @@ class Life:
     async def is_there(self, kind: str, name: str) -> bool:
         return await self.cluster.get(kind, self.namespace, name) is not None
 
+    async def agent_server(self) -> dict[str, Any] | None:
+        """Its Deployment, whose name holds its version."""
+        found = await self.cluster.find("Deployment", self.namespace)
+        return found[0] if found else None
+
     async def patch(self, kind: str, name: str, body: Mapping[str, Any], subresource: str = "") -> None:
         path = _path(kind, self.namespace, name) + (f"/{subresource}" if subresource else "")
         request = Request("patch", kind, path, (), body, "application/merge-patch+json")
@@ -82,6 +99,8 @@ class Life:
         text = _HASH.sub('"HASH', json.dumps(things, sort_keys=True))
         for address in _addresses(things):
             text = text.replace(address, "IP")
+        for version in _versions(things):
+            text = text.replace(version, "VERSION")
         return dict(json.loads(self.normal(text)))
 
     def normal(self, text: str) -> str:
@@ -101,6 +120,12 @@ def _addresses(things: Mapping[str, Any]) -> list[str]:
     return sorted(addresses, key=len, reverse=True)
 
 
+def _versions(things: Mapping[str, Any]) -> list[str]:
+    """Of agent servers: a hash over what holds the namespace. A Service outlives the server that it selects."""
+    chosen = [thing["spec"].get("selector") or {} for name, thing in things.items() if name.startswith("Service/")]
+    return [selector[LABEL_AGENT_VERSION] for selector in chosen if LABEL_AGENT_VERSION in selector]
+
+
 Act = Callable[[Life], Awaitable[None]]
 Reached = Callable[[Life], Awaitable[bool]]
 
@@ -116,10 +141,10 @@ class Stage:
 
 async def _serve(life: Life) -> None:
     """Kubelet and the Deployment controller: the agent server is ready."""
-    found = await life.cluster.get("Deployment", life.namespace, f"{JOB}-agent")
+    found = await life.agent_server()
     assert found is not None
     ready = {"observedGeneration": found["metadata"]["generation"], "replicas": 1, "readyReplicas": 1}
-    await life.patch("Deployment", f"{JOB}-agent", {"status": ready}, "status")
+    await life.patch("Deployment", found["metadata"]["name"], {"status": ready}, "status")
 
 
 async def _pass_preflight(life: Life) -> None:
@@ -195,7 +220,7 @@ async def _is_gone(life: Life) -> bool:
 
 
 STAGES = (
-    Stage("created", _nothing, _in("StartingAgentServer", "Deployment", f"{JOB}-agent")),
+    Stage("created", _nothing, _in("StartingAgentServer", "Service", f"{JOB}-agent")),
     Stage("agent server ready", _serve, _in("Preflight", "Pod", f"{JOB}-preflight")),
     Stage("preflight passed", _pass_preflight, _in("StartingTrainer", "RayCluster", f"{JOB}-a1")),
     Stage("head runs", _start_head(1), _in("Running")),
