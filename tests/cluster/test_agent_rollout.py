@@ -9,7 +9,7 @@ import pytest
 from support.kube import DEPLOYMENTS, PODS, SERVICES, Manifest, condition, is_going, labels_of, name_of, status_of
 from support.workspace import SANDBOXES, Workspace, example, json_lines
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
 NAME = "rolling"
 ROLLOUTS = 8

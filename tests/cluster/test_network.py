@@ -18,7 +18,7 @@ from support.kubectl import OPERATOR, SYSTEM, Kubectl
 from support.probes import LISTEN, Spot, becomes, pod
 from support.workspace import MARK, SANDBOXES, Workspace, example
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
 NAME = "guarded"
 START_SECONDS = 300
@@ -91,7 +91,7 @@ def _own_places(kube: Kube, workspace: Workspace, kubectl: Kubectl) -> dict[str,
         pods = kube.objects(PODS, workspace.namespace, f"harborrl.dev/job={NAME},{selector}")
         name = next(name_of(pod) for pod in pods if not is_going(pod))
         found[place] = _place(kube, workspace.kubectl, name, container)
-    (operator,) = [p for p in kube.objects(PODS, SYSTEM, "app.kubernetes.io/name=harborrl") if not is_going(p)]
+    operator, *_spare = [p for p in kube.objects(PODS, SYSTEM, "app.kubernetes.io/name=harborrl") if not is_going(p)]
     return found | {"operator": _place(kube, kubectl.within(SYSTEM), name_of(operator), "operator")}
 
 

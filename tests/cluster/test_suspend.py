@@ -13,7 +13,7 @@ import pytest
 from support.kube import PODS, Manifest, condition, status_of
 from support.workspace import Workspace, example, json_lines
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
 NAME = "paused"
 ROLLOUTS = 6
