@@ -69,7 +69,7 @@ def test_a_suspended_job_holds_no_pod_and_no_sandbox(suspended: Manifest, worksp
     assert is_suspended(suspended)
 
     def released(held: list[str]) -> bool:
-        return not [thing for thing in held if thing.startswith(("Pod", "RayCluster", "Deployment", "ReplicaSet"))]
+        return not [thing for thing in held if thing.startswith(("Pod ", "RayCluster ", "Deployment ", "ReplicaSet "))]
 
     held = workspace.until_held(released, NAME, timeout=60)
     assert f"ConfigMap {NAME}-request" not in held
