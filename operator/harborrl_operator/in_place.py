@@ -1,7 +1,7 @@
 """A failure of the infrastructure in a queue: the pods are made anew, the RayCluster and its quota stay.
 
 A RayCluster that is deleted gives its quota to whoever waits, and its successor starts at the end of the queue
-(measured: docs/decisions/0060). What comes up is the attempt's next incarnation, which goes on from the checkpoint.
+(measured: docs/decisions/0064). What comes up is the attempt's next incarnation, which goes on from the checkpoint.
 """
 
 from datetime import datetime

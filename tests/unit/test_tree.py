@@ -83,3 +83,10 @@ def test_modules_and_functions_stay_short_enough_to_be_read_whole() -> None:
 
 def test_a_checkout_holds_no_large_file() -> None:
     assert [str(path) for path in files("") if path.stat().st_size > 1_000_000] == []
+
+
+def test_each_decision_has_a_number_of_its_own_that_its_title_repeats() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [page.name[:4] for page in pages]
+    assert sorted(set(numbers)) == numbers
+    assert [page.name for page in pages if not page.read_text().startswith(f"# {page.name[:4]}")] == []

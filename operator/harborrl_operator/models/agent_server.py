@@ -98,7 +98,8 @@ class AgentServerSpec(Model):
     url: Annotated[str, Field(max_length=512)] | None = None
     """Your own agent server behind a stable name: nothing is started, and preflight judges its live values."""
     pod_overrides: FreeForm = Field(default_factory=dict)
-    """Merged into the server's pod spec (objects merge, lists replace)."""
+    """Merged into the server's pod spec (objects merge, named things such as containers
+    merge by name, other lists replace)."""
 
 
 class RolloutSpec(Model):

@@ -162,4 +162,5 @@ class TrainerSpec(Model):
     allow_partial_start: bool = False
     """Let `nodes > 1` start without gang scheduling: some pods may hold their GPUs while others wait."""
     pod_overrides: FreeForm = Field(default_factory=dict)
-    """Merged into every trainer pod's spec (objects merge, lists replace)."""
+    """Merged into every trainer pod's spec (objects merge, named things such as containers
+    merge by name, other lists replace)."""

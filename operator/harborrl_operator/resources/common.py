@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from harborrl_operator.checks import READ_ONLY_ROLES, is_node_bound
 from harborrl_operator.constants import (
@@ -169,10 +169,28 @@ def node_affinity(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict
 
 
 def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Objects merge, everything else is replaced by the override."""
+    """Objects merge, lists of named things merge by name as in `kubectl patch`, everything else is replaced.
+
+    An override that adds a container must not take the supervisor or Ray away.
+    """
     out = dict(base)
     for key, value in overrides.items():
         before = out.get(key)
-        both = isinstance(value, Mapping) and isinstance(before, Mapping)
-        out[key] = merged(before, value) if both else value  # type: ignore[arg-type]  # `both` says that it is a mapping
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            out[key] = merged(before, value)
+        elif _are_named(value) and _are_named(before):
+            out[key] = _merged_by_name(before, value)
+        else:
+            out[key] = value
     return out
+
+
+def _are_named(value: Any) -> TypeGuard[list[Any]]:
+    """Containers, volumes, variables: a list whose entries have a name each."""
+    return isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value)
+
+
+def _merged_by_name(base: list[Any], overrides: list[Any]) -> list[Any]:
+    wanted = {each["name"]: each for each in overrides}
+    kept = [merged(each, wanted.pop(each["name"], {})) for each in base]
+    return [*kept, *wanted.values()]
