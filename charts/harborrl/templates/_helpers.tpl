@@ -23,7 +23,7 @@ app.kubernetes.io/component: operator
   verbs: [update]
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [ray.io]
   resources: [rayclusters]
   verbs: [get, list, watch, create, delete]
