@@ -33,7 +33,7 @@ UNSUPPORTED = [
     ('[environment]\nos = "windows"', "environment.os"),
     ('[environment]\ntpu = {type = "v5e", topology = "2x2"}', "environment.tpu"),
     ('[environment]\ngpus = 1\ngpu_types = ["H100"]', "environment.gpu_types"),
-    ('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org"]', "environment.network_mode"),
+    ('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["hub.example"]', "environment.network_mode"),
     ('[agent]\nnetwork_mode = "no-network"', "agent.network_mode"),
     ('[environment]\nallow_internet = false\n[verifier]\nnetwork_mode = "public"', "verifier.network_mode"),
     ('[verifier.environment]\nos = "Windows"', "verifier.environment.os"),
