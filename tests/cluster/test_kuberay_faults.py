@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.kube import DEPLOYMENTS, PODS, RAY_CLUSTERS, Manifest, condition, is_going, name_of, status_of
+from support.kube import DEPLOYMENTS, PODS, RAY_CLUSTERS, Manifest, condition, name_of, status_of
 from support.node import signal
-from support.workspace import Workspace, example
+from support.workspace import Workspace, example, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
@@ -32,20 +32,7 @@ def run(workspace: Workspace) -> Iterator[str]:
 
 
 def pods(workspace: Workspace, job: str, node_type: str) -> list[Manifest]:
-    selector = f"harborrl.dev/job={job},ray.io/node-type={node_type}"
-    found = workspace.kube.until(
-        lambda items: any(not is_going(pod) for pod in items),
-        PODS,
-        workspace.namespace,
-        selector=selector,
-        timeout=SECONDS,
-    )
-    return [pod for pod in found if not is_going(pod)]
-
-
-def trained(job: Manifest) -> int:
-    count: int = (status_of(job).get("rollout") or {}).get("trained", 0)
-    return count
+    return workspace.trainer_pods(job, node_type, timeout=SECONDS)
 
 
 def goes_on(workspace: Workspace, before: Manifest) -> Manifest:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from support.kube import PODS, RAY_CLUSTERS, Manifest, condition, is_going, name_of, status_of
+from support.kube import PODS, RAY_CLUSTERS, Manifest, condition, name_of, status_of
 from support.kubectl import Kubectl
 from support.queues import TO_DO, Queues, is_installed, queue_label
-from support.workspace import Workspace, example
+from support.workspace import Workspace, example, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kueue]
 
@@ -45,11 +45,6 @@ def queued(queues: Queues, name: str, priority: str, changes: dict[str, Any] | N
     return example("job.yaml", {**ours, **(changes or {})}, name=name)
 
 
-def trained(job: Manifest) -> int:
-    count: int = (status_of(job).get("rollout") or {}).get("trained", 0)
-    return count
-
-
 def reason(job: Manifest, kind: str = "TrainerReady") -> str:
     found: str = condition(job, kind)["reason"]
     return found
@@ -76,15 +71,7 @@ def claims(workspace: Workspace, job: Manifest) -> list[dict[str, Any]]:
 
 
 def head(workspace: Workspace, name: str) -> Manifest:
-    selector = f"harborrl.dev/job={name},ray.io/node-type=head"
-    found = workspace.kube.until(
-        lambda items: any(not is_going(pod) for pod in items),
-        PODS,
-        workspace.namespace,
-        selector=selector,
-        timeout=SECONDS,
-    )
-    return next(pod for pod in found if not is_going(pod))
+    return workspace.trainer_pods(name, "head", timeout=SECONDS)[0]
 
 
 def test_a_job_that_a_check_refuses_takes_no_quota(queues: Queues, workspace: Workspace) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from support.kube import PODS, Manifest, condition, is_going, name_of, status_of
+from support.kube import PODS, Manifest, condition, is_going, name_of
 from support.kubectl import OPERATOR, SYSTEM, Kubectl
 from support.node import signal
-from support.workspace import SANDBOXES, Workspace, example, json_lines
+from support.workspace import SANDBOXES, Workspace, example, json_lines, trained
 
 pytestmark = pytest.mark.cluster
 
@@ -34,12 +34,6 @@ def _run(workspace: Workspace) -> Iterator[None]:
 def head_pod(workspace: Workspace) -> Manifest:
     selector = f"harborrl.dev/job={NAME},ray.io/node-type=head"
     return workspace.kube.until(bool, PODS, workspace.namespace, selector=selector, timeout=SECONDS)[0]
-
-
-def trained(job: Manifest) -> int:
-    """Rollouts trained so far."""
-    count: int = (status_of(job).get("rollout") or {}).get("trained", 0)
-    return count
 
 
 def until_trained(workspace: Workspace, count: int) -> Manifest:

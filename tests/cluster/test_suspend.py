@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.kube import PODS, Manifest, condition, status_of
-from support.workspace import Workspace, example, json_lines
+from support.kube import PODS, Manifest, condition
+from support.workspace import Workspace, example, json_lines, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
@@ -33,11 +33,6 @@ def _run(workspace: Workspace) -> Iterator[None]:
 
 def set_suspend(workspace: Workspace, value: bool) -> None:
     workspace.kubectl.ok("patch", "hrl", NAME, "--type=merge", "-p", json.dumps({"spec": {"suspend": value}}))
-
-
-def trained(job: Manifest) -> int:
-    count: int = (status_of(job).get("rollout") or {}).get("trained", 0)
-    return count
 
 
 def is_suspended(job: Manifest) -> bool:

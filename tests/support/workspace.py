@@ -123,6 +123,17 @@ class Workspace:
         pods = self.kube.until(lambda items: bool(running(items)), PODS, SANDBOXES, selector=selector, timeout=timeout)
         return frozenset(map(name_of, pods))
 
+    def trainer_pods(self, name: str, node_type: str, *, timeout: float) -> list[Manifest]:
+        """The job's `head` or `worker` pods that are not going, as soon as there is one."""
+        selector = f"harborrl.dev/job={name},ray.io/node-type={node_type}"
+
+        def stay(items: list[Manifest]) -> list[Manifest]:
+            return [pod for pod in items if not is_going(pod)]
+
+        return stay(
+            self.kube.until(lambda items: bool(stay(items)), PODS, self.namespace, selector=selector, timeout=timeout)
+        )
+
     def delete(self, name: str) -> None:
         self.kubectl.ok("delete", "hrl", name, "--ignore-not-found")
 
@@ -174,6 +185,12 @@ def example(path: str, changes: dict[str, Any] | None = None, *, name: str | Non
     if name is not None:
         manifest["metadata"]["name"] = name
     return manifest | {"spec": hrl.merged(manifest["spec"], changes or {})}
+
+
+def trained(job: Manifest) -> int:
+    """Rollouts trained so far."""
+    count: int = (status_of(job).get("rollout") or {}).get("trained", 0)
+    return count
 
 
 def json_lines(content: bytes) -> list[dict[str, Any]]:
