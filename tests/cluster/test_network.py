@@ -73,14 +73,14 @@ def scene(kube: Kube, kubectl: Kubectl, workspace: Workspace, stranger_namespace
         for where, manifest in made.values():
             where.apply(manifest)
         places = {name: _place(kube, where, name_of(it), "main") for name, (where, it) in made.items()}
-        yield Scene(workspace, places | _own_places(kube, workspace, kubectl), _api(kube), job)
+        yield Scene(workspace, places | _own_places(kube, workspace), _api(kube), job)
     finally:
         boxes.ok("delete", "pod", f"probe-{workspace.namespace}", "--ignore-not-found", "--wait=false")
         workspace.delete(NAME)
         workspace.until_held(lambda held: not held, NAME, timeout=90)
 
 
-def _own_places(kube: Kube, workspace: Workspace, kubectl: Kubectl) -> dict[str, Place]:
+def _own_places(kube: Kube, workspace: Workspace) -> dict[str, Place]:
     chosen = {
         "head": ("ray.io/node-type=head", "ray-head"),
         "worker": ("ray.io/node-type=worker", "ray-worker"),
@@ -91,8 +91,7 @@ def _own_places(kube: Kube, workspace: Workspace, kubectl: Kubectl) -> dict[str,
         pods = kube.objects(PODS, workspace.namespace, f"harborrl.dev/job={NAME},{selector}")
         name = next(name_of(pod) for pod in pods if not is_going(pod))
         found[place] = _place(kube, workspace.kubectl, name, container)
-    operator, *_spare = [p for p in kube.objects(PODS, SYSTEM, "app.kubernetes.io/name=harborrl") if not is_going(p)]
-    return found | {"operator": _place(kube, kubectl.within(SYSTEM), name_of(operator), "operator")}
+    return found
 
 
 def _place(kube: Kube, where: Kubectl, name: str, container: str) -> Place:
@@ -133,6 +132,16 @@ def api_from(source: str) -> Callable[[Scene], None]:
         assert becomes(lambda: scene.reaches_api(source))
 
     return check
+
+
+def operator_port(scene: Scene) -> None:
+    """Of the operator's pods as they are now: another setting of the chart replaces them."""
+    stranger = scene.places["stranger"].spot
+    pods = scene.workspace.kube.objects(PODS, SYSTEM, "app.kubernetes.io/name=harborrl")
+    ready = _ready([one for one in pods if not is_going(one)])
+    assert ready
+    for one in ready:
+        assert becomes(partial(stranger.connects, one["status"]["podIP"], PROBES)), name_of(one)
 
 
 def probes(scene: Scene) -> None:
@@ -217,7 +226,7 @@ OPEN: dict[str, Callable[[Scene], None]] = {
     "ray": open_between(("worker", "head", GCS), ("head", "worker", RAY_AGENT)),
     "metrics": metrics,
     "egress": egress,
-    "operator-port": open_between(("stranger", "operator", PROBES)),
+    "operator-port": operator_port,
     "probes": probes,
     "exec": commands,
 }
