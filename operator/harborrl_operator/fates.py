@@ -1,9 +1,9 @@
 """What befell a trainer pod: killed for memory, evicted, preempted, its node gone, deleted, or ended by itself."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from harborrl_operator.clock import seconds_since
+from harborrl_operator.clock import from_text, seconds_since
 from harborrl_operator.constants import Cause
 from harborrl_operator.models.status import FateStatus
 from harborrl_operator.observed import Object, condition_of, container_statuses, is_terminating, name_of, pod_phase
@@ -45,9 +45,17 @@ def fate_of(pod: Object, now: datetime) -> FateStatus | None:
         return None
     node = pod["spec"].get("nodeName")
     on = f" on node {node}" if node else ""
-    words = last_words(pod) or str((condition_of(pod, "DisruptionTarget") or {}).get("message", ""))
+    words = _words(pod, cause)
     said = f"Pod {name_of(pod)}{on} {_SAID[cause]}" + (f": {words}" if words else ".")
     return FateStatus(cause=cause, pod=name_of(pod), node=node, message=said[:400])
+
+
+def _words(pod: Object, cause: Cause) -> str:
+    """What a container said last explains its own end only; of one that was ended from outside it is some line."""
+    if cause is Cause.CONTAINER_FAILED:
+        return last_words(pod)
+    disruption = condition_of(pod, "DisruptionTarget") or {}
+    return str(pod.get("status", {}).get("message") or disruption.get("message", ""))
 
 
 def first_fate(pods: Iterable[Object], now: datetime) -> FateStatus | None:
@@ -73,9 +81,20 @@ def _cause(pod: Object, now: datetime) -> Cause | None:
         return _POD_REASONS[reason]
     if is_unconfirmed(pod, now):
         return Cause.NODE_LOST
-    if pod_phase(pod) in ("Failed", "Succeeded"):
+    if pod_phase(pod) in ("Failed", "Succeeded") and not _ended_by_deletion(pod):
         return Cause.CONTAINER_FAILED
     return Cause.POD_DELETED if is_terminating(pod) else None
+
+
+def _ended_by_deletion(pod: Object) -> bool:
+    """Whether each container that ended did so after somebody had asked for the pod's end."""
+    if not is_terminating(pod):
+        return False
+    metadata = pod["metadata"]
+    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    asked = from_text(metadata["deletionTimestamp"]) - grace
+    ends = [(status.get("state") or {}).get("terminated") or {} for status in container_statuses(pod)]
+    return all(from_text(end["finishedAt"]) >= asked for end in ends if end.get("finishedAt"))
 
 
 def _was_killed_for_memory(status: Object) -> bool:

@@ -1,5 +1,6 @@
 """Why a child does not start: what kubelet, scheduler and controllers report, as one verdict that says what to do."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -158,6 +159,11 @@ def last_words(pod: Object) -> str:
     return str(pod.get("status", {}).get("message", ""))
 
 
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""Colours and the like (ECMA-48), which programs write into logs."""
+
+
 def last_line(text: str) -> str:
+    text = _ESCAPE.sub("", text)
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     return lines[-1] if lines else ""

@@ -34,10 +34,19 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
     if not is_live(draft, progress) or is_held_back(draft.cluster):
         return None  # we or the queue took its cluster away: that it ended is no failure
     if progress.driver.state == "FAILED":
-        said = progress.driver_message or "The driver failed without a message. Look at traces/driver.log of the run."
         _note_fate(draft)
+        said = _what_failed(draft, progress)
         return attempt_failed(draft, progress.failure_class, said, _cause(draft, progress), until=_moment(progress))
     return _stopped(draft, progress) if progress.driver.state == "STOPPED" else None
+
+
+def _what_failed(draft: Draft, progress: Progress) -> str:
+    """The driver's last sentence; where the infrastructure failed it, what befell a pod comes first."""
+    said = progress.driver_message or "The driver failed without a message. Look at traces/driver.log of the run."
+    fate = draft.trainer.fate
+    if fate is None or progress.failure_class != "infrastructure":
+        return said
+    return f"{fate.message} The driver's last words: {said}"
 
 
 def _stopped(draft: Draft, progress: Progress) -> Plan | None:

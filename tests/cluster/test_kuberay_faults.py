@@ -71,7 +71,8 @@ def test_a_head_that_ran_out_of_memory_says_so_and_goes_on(workspace: Workspace,
     signal(workspace, container["containerID"].rpartition("/")[2], "KILL")
     after = goes_on(workspace, before)
     record = next(one for one in after["status"]["attempts"] if one["number"] == before["status"]["attempt"])
-    assert "OOMKilled" in record["message"], record
+    assert record["cause"] == "OOMKilled", record
+    assert "raise trainer.resources.limits.memory" in record["message"], record
 
 
 def test_a_cluster_scaled_by_hand_loses_its_attempt_and_the_next_one_has_its_own_shape(

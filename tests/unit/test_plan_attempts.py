@@ -6,6 +6,7 @@ import pytest
 
 from harborrl_operator.attempts import MOST_LISTED
 from harborrl_operator.draft import Plan
+from harborrl_operator.fates import fate_of
 from harborrl_operator.models import HarborRLJob
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
 from support import hrl
@@ -228,7 +229,46 @@ def test_a_worker_that_was_killed_for_memory_explains_the_drivers_end() -> None:
     pods = (hrl.trainer_pod("head"), worker)
     report = hrl.progress("FAILED", failure="infrastructure", message="Ray: ActorDiedError")
     decided = decide(job, hrl.running_world(job, trainer_pods=pods, progress=report))
-    assert (decided.status.attempts[0].cause, decided.status.attempts[0].node) == ("OOMKilled", "node-2")
+    record = decided.status.attempts[0]
+    assert (record.cause, record.node) == ("OOMKilled", "node-2")
+    assert record.message.startswith("Pod quickstart-a1-worker on node node-2 was killed for memory")
+    assert record.message.endswith("Ray: ActorDiedError")
+
+
+def finished(at: str, message: str = "") -> dict[str, Any]:
+    return {
+        "name": "ray-worker",
+        "image": "x",
+        "state": {"terminated": {"exitCode": 137, "finishedAt": at} | {"message": message}},
+    }
+
+
+class TestAWorkerThatEnded:
+    def cause(self, **status: Any) -> str:
+        worker = hrl.trainer_pod("worker", phase="Failed", ready=False, terminating=True, **status)
+        worker["metadata"] |= {"deletionTimestamp": hrl.ago(10), "deletionGracePeriodSeconds": 30}
+        fate = fate_of(worker, hrl.NOW)
+        assert fate is not None
+        return fate.cause
+
+    def test_after_somebody_had_deleted_its_pod_was_deleted(self) -> None:
+        assert self.cause(containerStatuses=[finished(hrl.ago(35))]) == "PodDeleted"
+
+    def test_before_somebody_deleted_its_pod_failed_by_itself(self) -> None:
+        assert self.cause(containerStatuses=[finished(hrl.ago(60))]) == "ContainerFailed"
+
+    def test_for_memory_is_not_explained_by_whatever_it_logged_last(self) -> None:
+        worker = hrl.trainer_pod("worker", ready=False, containerStatuses=[ended("OOMKilled", message="INFO started")])
+        fate = fate_of(worker, hrl.NOW)
+        assert fate is not None
+        assert fate.message.endswith("raise trainer.resources.limits.memory.")
+
+    def test_is_quoted_without_the_colours_of_its_log(self) -> None:
+        said = "saved to: \x1b[1m/tmp/log\x1b[22m\x1b[26m"
+        worker = hrl.trainer_pod("worker", phase="Failed", containerStatuses=[ended("Error", message=said)])
+        fate = fate_of(worker, hrl.NOW)
+        assert fate is not None
+        assert fate.message.endswith("ended: saved to: /tmp/log")
 
 
 def test_the_next_attempt_knows_nothing_of_the_last_ones_cluster() -> None:
