@@ -15,7 +15,7 @@ from support.workspace import Workspace, example, trained
 pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
 NAME = "hurt"
-ROLLOUTS = 7
+ROLLOUTS = 16
 SECONDS = 420
 MEMORY = 8 * 1024**3
 """The limit of a trainer pod in the example."""
@@ -35,13 +35,21 @@ def pods(workspace: Workspace, job: str, node_type: str) -> list[Manifest]:
     return workspace.trainer_pods(job, node_type, timeout=SECONDS)
 
 
+def record_of(job: Manifest, attempt: int) -> Manifest:
+    found: Manifest = next(one for one in job["status"]["attempts"] if one["number"] == attempt)
+    return found
+
+
 def goes_on(workspace: Workspace, before: Manifest) -> Manifest:
     """The job once a later attempt has trained a rollout more, from the checkpoint on and never from 0."""
-    attempt, steps = before["status"]["attempt"], trained(before)
-    job = workspace.until_job(
-        NAME, lambda job: job["status"]["attempt"] == attempt + 1 and trained(job) > steps, timeout=SECONDS
-    )
-    record = next(one for one in job["status"]["attempts"] if one["number"] == attempt)
+    attempt = before["status"]["attempt"]
+
+    def further(job: Manifest) -> bool:
+        """An attempt that ends goes on training until its last pod has ended."""
+        return job["status"]["attempt"] == attempt + 1 and trained(job) > record_of(job, attempt)["atRollout"]
+
+    job = workspace.until_job(NAME, further, timeout=SECONDS)
+    record = record_of(job, attempt)
     assert (record["outcome"], record["failureClass"]) == ("Failed", "infrastructure"), record
     assert record["message"]
     return job
@@ -70,7 +78,7 @@ def test_a_head_that_ran_out_of_memory_says_so_and_goes_on(workspace: Workspace,
     # The kernel ends the greediest process of the container, not always the first one: the container follows.
     signal(workspace, container["containerID"].rpartition("/")[2], "KILL")
     after = goes_on(workspace, before)
-    record = next(one for one in after["status"]["attempts"] if one["number"] == before["status"]["attempt"])
+    record = record_of(after, before["status"]["attempt"])
     assert record["cause"] == "OOMKilled", record
     assert "raise trainer.resources.limits.memory" in record["message"], record
 
