@@ -40,13 +40,18 @@ def record_of(job: Manifest, attempt: int) -> Manifest:
     return found
 
 
+def ended_at(job: Manifest, attempt: int) -> int:
+    rollout: int = record_of(job, attempt).get("atRollout", 0)
+    return rollout
+
+
 def goes_on(workspace: Workspace, before: Manifest) -> Manifest:
     """The job once a later attempt has trained a rollout more, from the checkpoint on and never from 0."""
     attempt = before["status"]["attempt"]
 
     def further(job: Manifest) -> bool:
         """An attempt that ends goes on training until its last pod has ended."""
-        return job["status"]["attempt"] == attempt + 1 and trained(job) > record_of(job, attempt)["atRollout"]
+        return int(job["status"]["attempt"]) == attempt + 1 and trained(job) > ended_at(job, attempt)
 
     job = workspace.until_job(NAME, further, timeout=SECONDS)
     record = record_of(job, attempt)
