@@ -18,6 +18,8 @@ _TOO_TIGHT = _SOUND | {"rollout": {"agentTrialTimeoutSeconds": 60}}
 async def admit(cluster: Cluster, namespace: str) -> str | None:
     """What is wrong with admission, None when all is well."""
     try:
+        if not await cluster.serves(KIND):
+            return f"no {API_VERSION} {KIND} served: the CustomResourceDefinition is missing; `helm upgrade` makes it"
         await cluster.check(_job(namespace, _SOUND))
     except ClusterError as error:
         return f"a sound job is refused: {error}"

@@ -14,6 +14,7 @@ Manifest = dict[str, Any]
 JOBS, RAY_CLUSTERS = ("harborrl.dev/v1alpha1", "HarborRLJob"), ("ray.io/v1", "RayCluster")
 PODS, SERVICES, CONFIG_MAPS, EVENTS = ("v1", "Pod"), ("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Event")
 WORKLOADS = ("kueue.x-k8s.io/v1beta2", "Workload")
+LEASES = ("coordination.k8s.io/v1", "Lease")
 DEPLOYMENTS, REPLICA_SETS = ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet")
 NETWORK_POLICIES = ("networking.k8s.io/v1", "NetworkPolicy")
 DISRUPTION_BUDGETS = ("policy/v1", "PodDisruptionBudget")
