@@ -11,6 +11,7 @@ from harborrl_operator.constants import KIND, ConditionType, Phase, Reason
 from harborrl_operator.models import HarborRLJob, JobStatus
 from harborrl_operator.models.status import AttemptStatus, PreflightStatus, TrainerStatus
 from harborrl_operator.observed import Object, Observed, is_terminating, name_of
+from harborrl_operator.progress import Progress, read_progress
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Draft:
     def __init__(self, job: HarborRLJob, observed: Observed, now: datetime) -> None:
         self.job, self.observed, self.now = job, observed, now
         self.text_now = to_text(now)
+        self.report = read_progress(observed.progress, job.uid)
+        """Of this run, whichever attempt it is of; read once, for all that a pass asks of it."""
         # A fault of ours is over with the pass that comes to its end.
         settled = (one for one in job.status.conditions if one.reason != Reason.OPERATOR_ERROR)
         self.conditions = Conditions(settled, job.generation, self.text_now)
@@ -61,6 +64,12 @@ class Draft:
     @property
     def attempt(self) -> int:
         return int(self.value("attempt"))
+
+    @property
+    def progress(self) -> Progress | None:
+        """The report of the current attempt, None before its supervisor wrote one that can be read."""
+        report = self.report
+        return report if isinstance(report, Progress) and report.attempt == self.attempt else None
 
     @property
     def trainer(self) -> TrainerStatus:

@@ -1,5 +1,6 @@
 """The supervisor's report (tests/contract/progress.json) -> status, verdict and stall."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -24,8 +25,12 @@ FailureClass = Literal["configuration", "infrastructure", "application", "storag
 _CLASSES: tuple[FailureClass, ...] = ("configuration", "infrastructure", "application", "storage")
 
 
-class UnreadableProgressError(ValueError):
+@dataclass(frozen=True)
+class Unreadable:
     """The ConfigMap holds no progress document; the supervisor's next write replaces it."""
+
+    why: str
+    """Each wrong field."""
 
 
 Short = Annotated[str, AfterValidator(lambda text: text[:256])]
@@ -89,8 +94,8 @@ class Progress(StatusModel):
         return f"{self.rollout.trained}/{self.rollout.total}" if self.rollout else ""
 
 
-def read_progress(text: str | None, uid: str) -> Progress | None:
-    """None while this run's supervisor has written nothing; raises UnreadableProgressError naming each wrong field.
+def read_progress(text: str | None, uid: str) -> Progress | Unreadable | None:
+    """None while this run's supervisor has written nothing.
 
     A job that was deleted and applied again keeps its names: the ConfigMap may still hold the former run's report.
     """
@@ -100,7 +105,7 @@ def read_progress(text: str | None, uid: str) -> Progress | None:
         progress = Progress.model_validate_json(text)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise UnreadableProgressError(faults) from None
+        return Unreadable(faults)
     return progress if progress.uid in ("", uid) else None
 
 

@@ -7,28 +7,20 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Reason
 from harborrl_operator.draft import Draft
 from harborrl_operator.models.status import AgentServerStatus
-from harborrl_operator.progress import Progress, UnreadableProgressError, read_progress
+from harborrl_operator.progress import Progress, Unreadable
 
 MIB = 1024**2
 
 
-def current_progress(draft: Draft) -> Progress | None:
-    """The report of the current attempt, None before its supervisor wrote one that can be read."""
-    try:
-        progress = read_progress(draft.observed.progress, draft.job.uid)
-    except UnreadableProgressError:
-        return None  # `unreadable` says so
-    return progress if progress is not None and progress.attempt == draft.attempt else None
-
-
 def unreadable(draft: Draft) -> Verdict | None:
     """A report that is there and cannot be read."""
-    try:
-        read_progress(draft.observed.progress, draft.job.uid)
-    except UnreadableProgressError as error:
-        said = f"ConfigMap {draft.job.names.progress} cannot be read: {error}. The supervisor's next write replaces it."
-        return Verdict(Reason.PROGRESS_UNREADABLE, said)
-    return None
+    if not isinstance(draft.report, Unreadable):
+        return None
+    said = (
+        f"ConfigMap {draft.job.names.progress} cannot be read: {draft.report.why}. The supervisor's next write"
+        " replaces it."
+    )
+    return Verdict(Reason.PROGRESS_UNREADABLE, said)
 
 
 def is_live(draft: Draft, progress: Progress | None) -> bool:
@@ -38,14 +30,14 @@ def is_live(draft: Draft, progress: Progress | None) -> bool:
 
 def work_ended(draft: Draft) -> datetime:
     """When the driver's work ended: a final report is written at once."""
-    progress = current_progress(draft)
+    progress = draft.progress
     final = progress is not None and progress.driver.state in ("SUCCEEDED", "FAILED", "STOPPED")
     return from_text(progress.observed_at) if final and progress and progress.observed_at else draft.now
 
 
 def note_progress(draft: Draft) -> None:
     """Copy the report into status; what a new attempt has not yet written is left as the last one said."""
-    progress = current_progress(draft)
+    progress = draft.progress
     if draft.cluster_uid not in ("", draft.trainer.released_cluster):
         draft.update_trainer(released_cluster=None)
     if progress is None:

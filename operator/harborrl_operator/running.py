@@ -13,7 +13,7 @@ from harborrl_operator.observed import Object, head_pod, is_terminating, labels,
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
 from harborrl_operator.progress import Progress, has_elapsed, stall
 from harborrl_operator.queued import queued
-from harborrl_operator.reporting import current_progress, is_live, unreadable
+from harborrl_operator.reporting import is_live, unreadable
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
 from harborrl_operator.suspend import go_on, was_asked_to_stop
 from harborrl_operator.workloads import is_held_back
@@ -24,7 +24,7 @@ STOPPED_MARGIN_SECONDS = 60
 
 def verdict_of_driver(draft: Draft) -> Plan | None:
     """A final driver state outranks everything else: it survives the loss of the pod that wrote it."""
-    progress = current_progress(draft)
+    progress = draft.progress
     if progress is None:
         return None
     if progress.driver.state == "SUCCEEDED":
@@ -109,8 +109,9 @@ def follow(draft: Draft) -> Plan:
     if lost is not None:
         return lost
     obstacle = _trainer_obstacle(draft, pods)
-    if _driver_runs(draft):
-        return _running(draft)
+    progress = draft.progress
+    if progress is not None and is_live(draft, progress) and progress.driver.state == "RUNNING":
+        return _running(draft, progress)
     unreadable = _unreadable(draft)
     if unreadable is not None:
         return unreadable
@@ -196,11 +197,6 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
     return obstacle
 
 
-def _driver_runs(draft: Draft) -> bool:
-    progress = current_progress(draft)
-    return progress is not None and is_live(draft, progress) and progress.driver.state == "RUNNING"
-
-
 def _unreadable(draft: Draft) -> Plan | None:
     """No verdict follows from a report that cannot be read: it is said, and nothing that may be well is stopped."""
     verdict = unreadable(draft)
@@ -211,9 +207,7 @@ def _unreadable(draft: Draft) -> Plan | None:
     return draft.end(phase, verdict, requeue_after=LOOK_AGAIN_SECONDS)
 
 
-def _running(draft: Draft) -> Plan:
-    progress = current_progress(draft)
-    assert progress is not None  # noqa: S101 - _driver_runs has just seen it
+def _running(draft: Draft, progress: Progress) -> Plan:
     draft.fields.update(starting_since=None)
     rollout = progress.rollout
     if rollout is not None and rollout.collected > 0:

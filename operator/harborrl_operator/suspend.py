@@ -13,7 +13,7 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
 from harborrl_operator.observed import head_pod, name_of
-from harborrl_operator.reporting import current_progress, work_ended
+from harborrl_operator.reporting import work_ended
 from harborrl_operator.resources import config_maps
 
 RELEASE_SECONDS = 5.0
@@ -88,7 +88,7 @@ def _running_incarnation(draft: Draft) -> int | None:
     head = head_pod(draft.observed.pods_of_attempt(draft.attempt))
     if head is None:
         return None
-    progress = current_progress(draft)
+    progress = draft.progress
     if progress is not None:
         state, incarnation = progress.driver.state, progress.incarnation
     elif name_of(head) == draft.trainer.head_pod:

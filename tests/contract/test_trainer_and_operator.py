@@ -12,7 +12,7 @@ from harborrl_operator.constants import Reason as OperatorReason
 from harborrl_operator.crd import custom_resource_definition
 from harborrl_operator.engine_checks import NATIVE_READS
 from harborrl_operator.models.status import ResumeStatus
-from harborrl_operator.progress import read_progress
+from harborrl_operator.progress import Progress, read_progress
 from harborrl_operator.resolve import resolve
 from harborrl_operator.resources.config_maps import stop_request
 from harborrl_trainer.job import TrainingConfig, parse_job
@@ -46,7 +46,7 @@ async def test_the_operator_understands_the_supervisors_reports(tmp_path: Path) 
     pod.clock.at(30, lambda: pod.end_driver(64, "model.path: gone; put it back\n"))
     await pod.supervise(60)
     read = read_progress(json.dumps(pod.cluster.last), pod.cluster.last["uid"])
-    assert read is not None
+    assert isinstance(read, Progress)
     assert (read.driver.state, read.failure_class) == ("FAILED", "configuration")
     assert read.driver_message == "model.path: gone; put it back"
     assert read.rollout is not None
@@ -76,7 +76,7 @@ def test_the_trainer_reads_every_hyper_parameter_that_the_api_server_admits() ->
 
 def test_the_operator_reads_the_contracts_report_to_its_last_field() -> None:
     read = read_progress((jobs.CONTRACTS / "progress.json").read_text(), "5f0c2a9e-8a1d-4a53-9a36-0b6f1f8e7d10")
-    assert read is not None
+    assert isinstance(read, Progress)
     assert read.driver.started_at == "2026-01-01T00:01:10Z"
     assert read.resume == ResumeStatus(first_rollout=1, optimizer=True)
     assert read.checkpoint is not None

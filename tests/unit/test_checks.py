@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harborrl_operator.models import Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.plan import plan
-from harborrl_operator.progress import read_progress, stall
+from harborrl_operator.progress import Progress, read_progress, stall
 from harborrl_operator.resolve import resolve
 from harborrl_operator.resources.ray_cluster import ray_cluster
 from support import hrl, reached
@@ -346,7 +346,7 @@ def test_a_run_never_counts_as_stalled_within_its_trial_ceiling(
     """I3: by construction, whatever the factor says."""
     spec = hrl.job({"rollout.agentTrialTimeoutSeconds": ceiling, "progress": {"stallFactor": factor}}).spec
     report = read_progress(hrl.progress(changes={"rollout.medianSeconds": median}), hrl.UID)
-    assert report is not None
+    assert isinstance(report, Progress)
     stalled = stall(spec, report, hrl.ago(min(waited, ceiling)), hrl.NOW)
     assert stalled is None
 

@@ -1,10 +1,11 @@
 """What a supervisor's report says beside its numbers: how a start went, what room is left, what a stall looks like."""
 
-from typing import Any
+from typing import Any, override
 
 import pytest
 
 from harborrl_operator.draft import Plan
+from harborrl_operator.observed import Observed
 from support import hrl
 from support.hrl import condition, decide, message, then
 
@@ -13,6 +14,27 @@ def reported(changes: dict[str, Any], after: float = 0, spec: dict[str, Any] | N
     job = hrl.job(spec)
     seen = hrl.running_world(job, progress=hrl.progress(changes=changes))
     return decide(then(job, decide(job, seen)), seen, after=after)
+
+
+class CountedReads(Observed):
+    """Counts how often the report is asked for."""
+
+    def __init__(self, seen: Observed) -> None:
+        vars(self).update(vars(seen), asked=[])
+
+    @override
+    def __getattribute__(self, name: str) -> Any:
+        if name == "progress":
+            vars(self)["asked"].append(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("report", [hrl.progress(), hrl.progress("FAILED"), hrl.progress("STOPPED"), "{torn"])
+def test_a_report_is_parsed_once_in_a_pass(report: str) -> None:
+    job = hrl.job()
+    seen = CountedReads(hrl.running_world(job, progress=report))
+    decide(job, seen)
+    assert vars(seen)["asked"] == ["progress"]
 
 
 class TestResumed:
