@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from harborrl_operator.budgets import FINAL_REASON, Budget, charge, is_same_wall
 from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
+from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.in_place import keeps_its_quota, restart_in_place
 from harborrl_operator.losses import account
@@ -105,11 +105,8 @@ def back_off(draft: Draft) -> Plan:
         f" {attempts[-1].message if attempts else 'unknown'}"
     )
     verdict = Verdict(Reason.BACKING_OFF, message)
-    draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, message)
-    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Between two attempts.")
-    draft.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
     wait = (from_text(draft.value("retry_at")) - draft.now).total_seconds()
-    return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=max(wait, 0.5))
+    return draft.between(verdict, "Between two attempts.", requeue_after=max(wait, 0.5))
 
 
 def is_backing_off(draft: Draft) -> bool:

@@ -139,6 +139,13 @@ class Draft:
         if self.value("starting_since") is None:
             self.fields["starting_since"] = self.text_now
 
+    def between(self, verdict: Verdict, progress: str, requeue_after: float) -> Plan:
+        """Close a pass in which no driver runs and another one will: `progress` says what lies in between."""
+        self.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
+        self.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, progress)
+        self.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
+        return self.end(Phase.STARTING_TRAINER, verdict, requeue_after)
+
     def end(self, phase: Phase, verdict: Verdict, requeue_after: float | None) -> Plan:
         """Close the pass: `verdict` is what `kubectl get` shows."""
         self._fill_conditions()

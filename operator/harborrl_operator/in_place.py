@@ -8,7 +8,7 @@ from datetime import datetime
 
 from harborrl_operator.budgets import Budget
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import ANNOTATION_NO_HEAD_RESTART, Cause, ConditionType, Phase, Reason
+from harborrl_operator.constants import ANNOTATION_NO_HEAD_RESTART, Cause, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.losses import account
 from harborrl_operator.models.status import AttemptStatus
@@ -41,10 +41,7 @@ def restart_in_place(
         f" checkpoint. {message}"
     )
     verdict = Verdict(Reason.RESTARTING_IN_PLACE, said)
-    draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, said)
-    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Between two incarnations.")
-    draft.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)
-    return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=SOON_SECONDS)
+    return draft.between(verdict, "Between two incarnations.", requeue_after=SOON_SECONDS)
 
 
 def _note_restart(draft: Draft, message: str, cause: Cause, ended: datetime) -> None:

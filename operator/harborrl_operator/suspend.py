@@ -59,9 +59,7 @@ def go_on(draft: Draft) -> Plan:
     )
     draft.fields.update(starting_since=None)
     verdict = Verdict(Reason.WAITING_FOR_OLD_PODS, "The driver stopped for a suspend that was taken back; it goes on.")
-    draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
-    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, verdict.message)
-    return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=RELEASE_SECONDS)
+    return draft.between(verdict, verdict.message, requeue_after=RELEASE_SECONDS)
 
 
 def _concerns(draft: Draft, suspension: SuspensionStatus) -> bool:

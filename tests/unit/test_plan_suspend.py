@@ -184,6 +184,13 @@ class TestASuspendTakenBack:
         assert gone.status.attempt == 1
         assert "Pod/quickstart-preflight" in applied(gone)
 
+    def test_of_a_job_that_stalled_again_leaves_no_stall_behind(self) -> None:
+        resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
+        stalled = decide(resumed, self.seen("RUNNING"), after=5000)
+        assert condition(stalled, "Stalled")[0] == "True"
+        stopped_late = decide(then(resumed, stalled), self.seen("STOPPED"), after=5010)
+        assert condition(stopped_late, "Stalled") == ("False", "NotRunning")
+
     def test_takes_the_cluster_away_again_when_the_api_server_refused_to_the_first_time(self) -> None:
         resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
         first = decide(resumed, self.seen("STOPPED"), after=3)
