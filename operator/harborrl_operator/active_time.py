@@ -38,7 +38,7 @@ def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime
     elif status.active_since is None and status.started_at is not None and not idle:
         begun = now
         if job.status.phase is Phase.QUEUED:
-            begun = _last(_queue_changes(job, observed, "False"), now - _LONGEST_BLINDNESS, now)
+            begun = _last(queue_changes(job, observed, "False"), now - _LONGEST_BLINDNESS, now)
         status = status.model_copy(update={"active_since": to_text(begun)})
     return replace(decided, status=status, requeue_after=_until_deadline(job, status, decided.requeue_after, now))
 
@@ -50,10 +50,10 @@ _LONGEST_BLINDNESS = timedelta(days=7)
 def _stopped(job: HarborRLJob, observed: Observed, now: datetime) -> datetime:
     """When the stretch that counts ended, if it has."""
     since = job.status.active_since
-    return _last(_queue_changes(job, observed, "True"), from_text(since), now) if since else now
+    return _last(queue_changes(job, observed, "True"), from_text(since), now) if since else now
 
 
-def _queue_changes(job: HarborRLJob, observed: Observed, suspended: str) -> Iterator[datetime]:
+def queue_changes(job: HarborRLJob, observed: Observed, suspended: str) -> Iterator[datetime]:
     """When Kueue took the current cluster (`True`) or let it start (`False`), as KubeRay says."""
     cluster = observed.ray_clusters.get(job.names.ray_cluster(job.status.attempt))
     if cluster is None or is_terminating(cluster):

@@ -1,6 +1,7 @@
 """How an attempt ends and whether another one follows."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from harborrl_operator.budgets import FINAL_REASON, Budget, charge, is_same_wall
 from harborrl_operator.clock import from_text, to_text
@@ -8,28 +9,25 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.in_place import keeps_its_quota, restart_in_place
-from harborrl_operator.losses import account
+from harborrl_operator.losses import account, caveat
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
 from harborrl_operator.observed import Object
 from harborrl_operator.progress import FailureClass
+from harborrl_operator.work_end import work_end
 
 MOST_LISTED = 20
 """Attempts that status lists: with 512 characters a message it stays far below what etcd and people can take."""
 
 
-def attempt_failed(
-    draft: Draft, failure: FailureClass, message: str, cause: Cause, *, until: datetime | None = None
-) -> Plan:
-    """Record the attempt, take its cluster away, and either wait for the next one or fail the job.
-
-    `until` is when its work ended, where that is known better than by this pass.
-    """
-    ended = until or draft.now
+def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cause) -> Plan:
+    """Record the attempt, take its cluster away, and either wait for the next one or fail the job."""
+    end = work_end(draft)
+    message += caveat(draft, end)
     counts, budget = charge(failure, draft.value("failures") or FailureCounts(), draft.job.spec.retries)
     draft.fields["failures"] = counts
     if failure == "infrastructure" and not budget.is_spent and keeps_its_quota(draft):
-        return restart_in_place(draft, message, cause, budget, ended)
-    before, record = _record(draft, failure, message, cause, ended)
+        return restart_in_place(draft, message, cause, budget, end.at)
+    before, record = _record(draft, failure, message, cause, end.at)
     final = _final(before, record, budget, message)
     if final is not None:
         return draft.finish(final, succeeded=False, keep_cluster=draft.job.spec.retries.keep_cluster_seconds > 0)
@@ -52,7 +50,33 @@ def head_replaced(draft: Draft, head: Object) -> Plan:
     if budget.is_spent:
         return attempt_failed(draft, "infrastructure", message, Cause.POD_DELETED)
     draft.fields["failures"] = counts
-    return restart_in_place(draft, message, Cause.POD_DELETED, budget, draft.now, keep=head)
+    end = work_end(draft, at_latest=from_text(head["metadata"]["creationTimestamp"]))
+    return restart_in_place(draft, message + caveat(draft, end), Cause.POD_DELETED, budget, end.at, keep=head)
+
+
+def record_deadline(draft: Draft, said: str) -> str:
+    """Write down what the end of the job's time costs an attempt that goes on; `said` with what is lost."""
+    attempts = draft.value("attempts")
+    if not attempts or attempts[-1].finished_at:
+        return said
+    end = work_end(draft)
+    lost = account(draft, end.at).rollouts
+    if lost:
+        said += f" {lost} rollouts that were trained after the newest checkpoint are lost."
+    said += caveat(draft, end)
+    draft.change_attempt(**_how_it_ended(draft, said, Cause.DEADLINE_EXCEEDED))
+    return said
+
+
+def _how_it_ended(draft: Draft, message: str, cause: Cause) -> dict[str, Any]:
+    rollout = draft.value("rollout")
+    return {
+        "finished_at": draft.text_now,
+        "outcome": "Failed",
+        "cause": cause.value,
+        "message": message[:512],
+        "at_rollout": rollout.trained if rollout and draft.value("incarnation") else None,
+    }
 
 
 def _record(
@@ -61,15 +85,7 @@ def _record(
     """The attempt before this one, and this one as it is written down."""
     draft.open_attempt()
     account(draft, until)
-    rollout = draft.value("rollout")
-    changes = {
-        "finished_at": draft.text_now,
-        "outcome": "Failed",
-        "failure_class": failure,
-        "cause": cause.value,
-        "message": message[:512],
-        "at_rollout": rollout.trained if rollout and draft.value("incarnation") else None,
-    }
+    changes = {"failure_class": failure, **_how_it_ended(draft, message, cause)}
     fate = draft.trainer.fate
     if fate is not None and fate.node:
         changes["node"] = fate.node

@@ -99,6 +99,7 @@ class Cause(StrEnum):
 
     CLUSTER_DELETED = "ClusterDeleted"
     CONTAINER_FAILED = "ContainerFailed"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
     DRIVER_FAILED = "DriverFailed"
     DRIVER_STOPPED = "DriverStopped"
     EVICTED = "Evicted"

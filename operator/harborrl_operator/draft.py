@@ -198,7 +198,9 @@ class Draft:
         self.update_trainer(kept=kept is not None)
         word = "Succeeded" if succeeded else "Failed"
         self.fields.update(finished_at=self.text_now, retry_at=None, starting_since=None, suspension=None)
-        self.change_attempt(finished_at=self.text_now, outcome=word)
+        attempts: list[AttemptStatus] = self.value("attempts")
+        if attempts and not attempts[-1].finished_at:
+            self.change_attempt(finished_at=self.text_now, outcome=word)
         self.set(ConditionType.FINISHED, "True", verdict.reason, verdict.message)
         kind = ConditionType.SUCCEEDED if succeeded else ConditionType.FAILED
         self.set(kind, "True", verdict.reason, verdict.message)

@@ -47,7 +47,15 @@ def fate_of(pod: Object, now: datetime) -> FateStatus | None:
     on = f" on node {node}" if node else ""
     words = _words(pod, cause)
     said = f"Pod {name_of(pod)}{on} {_SAID[cause]}" + (f": {words}" if words else ".")
-    return FateStatus(cause=cause, pod=name_of(pod), node=node, message=said[:400])
+    return FateStatus(cause=cause, pod=name_of(pod), node=node, message=said[:400], ended_at=ended_at(pod))
+
+
+def ended_at(pod: Object) -> str | None:
+    """When the last container ended, else when the kubelet ends what has not ended by then."""
+    states = [(status.get("state") or {}).get("terminated") or {} for status in container_statuses(pod)]
+    ends = [str(state["finishedAt"]) for state in states if state.get("finishedAt")]
+    end: str | None = max(ends, default=None) or pod["metadata"].get("deletionTimestamp")
+    return end
 
 
 def _words(pod: Object, cause: Cause) -> str:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from harborrl_operator.clock import from_text
+from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.draft import Draft
 from harborrl_operator.models.status import AttemptStatus, LossStatus
 from harborrl_operator.resolve import gpus_per_node
+from harborrl_operator.work_end import End
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,14 @@ def lost_since_checkpoint(draft: Draft, until: datetime) -> Loss:
     gpus = gpus_per_node(draft.job.spec) * draft.job.spec.trainer.nodes
     hours = max((until - begun).total_seconds(), 0) / 3600
     return Loss(max(rollout.trained - kept, 0) if rollout else 0, round(gpus * hours, 2))
+
+
+def caveat(draft: Draft, end: End) -> str:
+    """What a message about the end has to add where its time is an estimate and GPUs were held."""
+    gpus = gpus_per_node(draft.job.spec)
+    if end.is_seen or not gpus or draft.trainer.running_since is None:
+        return ""
+    return f" Its end was not seen: lost GPU time is counted to {to_text(end.at)}, an estimate."
 
 
 def account(draft: Draft, until: datetime) -> Loss:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from harborrl_operator.active_time import keep_time, time_spent
 from harborrl_operator.arguments import InvalidArgumentsError
-from harborrl_operator.attempts import back_off, is_backing_off
+from harborrl_operator.attempts import back_off, is_backing_off, record_deadline
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import first_objection
 from harborrl_operator.conditions import Verdict
@@ -79,6 +79,7 @@ def _out_of_time(draft: Draft) -> Plan | None:
         f"The job was active for longer than activeDeadlineSeconds = {limit}, suspended and queued time not counted."
         " Raise it for a run of this size."
     )
+    said = record_deadline(draft, said)
     return draft.finish(Verdict(Reason.ACTIVE_DEADLINE_EXCEEDED, said), succeeded=False)
 
 

@@ -1,12 +1,15 @@
 """While Kueue holds the RayCluster back: before it was ever admitted, or after its quota was taken away."""
 
+from datetime import datetime, timedelta
+
+from harborrl_operator.active_time import queue_changes
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.observed import Object, labels
-from harborrl_operator.reporting import work_ended
 from harborrl_operator.resources.ray_cluster import queue_labels
+from harborrl_operator.work_end import work_end
 from harborrl_operator.workloads import admitted_too_long, eviction, queue_of, words
 
 LOOK_AGAIN_SECONDS = 30.0
@@ -64,7 +67,7 @@ def _verdict(draft: Draft, cluster: Object, pods: int) -> Verdict:
 
 def _note_loss(draft: Draft) -> None:
     """Judged once for each incarnation, when its last pod has ended: until then it may still be saving."""
-    lost = account(draft, work_ended(draft)).rollouts
+    lost = account(draft, work_end(draft, at_latest=_killed_by(draft)).at).rollouts
     if lost:
         said = (
             f"The quota was taken before the trainer could save: {lost} trained rollouts are lost, it goes on at"
@@ -77,6 +80,12 @@ def _note_loss(draft: Draft) -> None:
     if before is None or before.reason != Reason.CHECKPOINT_MISSED:
         said = f"Queued; goes on at rollout {kept_rollouts(draft)}."
         draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, said)
+
+
+def _killed_by(draft: Draft) -> datetime | None:
+    """When the kubelet has ended what did not end by itself after Kueue took the cluster."""
+    taken = max(queue_changes(draft.job, draft.observed, "True"), default=None)
+    return taken and taken + timedelta(seconds=draft.job.spec.checkpoint.grace_seconds)
 
 
 def _wants_another_queue(draft: Draft, cluster: Object) -> bool:

@@ -1,8 +1,5 @@
 """What the supervisor reported, copied into status and into the conditions that hang on it alone."""
 
-from datetime import datetime
-
-from harborrl_operator.clock import from_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Reason
 from harborrl_operator.draft import Draft
@@ -26,13 +23,6 @@ def unreadable(draft: Draft) -> Verdict | None:
 def is_live(draft: Draft, progress: Progress | None) -> bool:
     """Whether the report is of an incarnation whose cluster nobody has taken away."""
     return progress is not None and progress.incarnation > draft.trainer.released_incarnation
-
-
-def work_ended(draft: Draft) -> datetime:
-    """When the driver's work ended: a final report is written at once."""
-    progress = draft.progress
-    final = progress is not None and progress.driver.state in ("SUCCEEDED", "FAILED", "STOPPED")
-    return from_text(progress.observed_at) if final and progress and progress.observed_at else draft.now
 
 
 def note_progress(draft: Draft) -> None:

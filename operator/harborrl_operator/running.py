@@ -1,9 +1,6 @@
 """While a RayCluster of the current attempt exists: follow what its supervisor and its pods say."""
 
-from datetime import datetime
-
 from harborrl_operator.attempts import attempt_failed, head_replaced
-from harborrl_operator.clock import from_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
@@ -36,7 +33,7 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
     if progress.driver.state == "FAILED":
         _note_fate(draft)
         said = _what_failed(draft, progress)
-        return attempt_failed(draft, progress.failure_class, said, _cause(draft, progress), until=_moment(progress))
+        return attempt_failed(draft, progress.failure_class, said, _cause(draft, progress))
     return _stopped(draft, progress) if progress.driver.state == "STOPPED" else None
 
 
@@ -57,7 +54,7 @@ def _stopped(draft: Draft, progress: Progress) -> Plan | None:
     said = progress.driver_message or "The driver was stopped with its head pod."
     _note_fate(draft)
     cause = _fate_cause(draft) or Cause.DRIVER_STOPPED
-    return attempt_failed(draft, "infrastructure", said, cause, until=_moment(progress))
+    return attempt_failed(draft, "infrastructure", said, cause)
 
 
 def _cause(draft: Draft, progress: Progress) -> Cause:
@@ -71,10 +68,6 @@ def _cause(draft: Draft, progress: Progress) -> Cause:
 def _fate_cause(draft: Draft) -> Cause | None:
     fate = draft.trainer.fate
     return Cause(fate.cause) if fate is not None and fate.cause in set(Cause) else None
-
-
-def _moment(progress: Progress) -> datetime | None:
-    return from_text(progress.observed_at) if progress.observed_at else None
 
 
 def _stays_stopped(draft: Draft) -> bool:

@@ -13,8 +13,8 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
 from harborrl_operator.observed import head_pod, name_of
-from harborrl_operator.reporting import work_ended
 from harborrl_operator.resources import config_maps
+from harborrl_operator.work_end import work_end
 
 RELEASE_SECONDS = 5.0
 """Between two looks at pods that end."""
@@ -52,7 +52,7 @@ def was_asked_to_stop(draft: Draft) -> bool:
 
 def go_on(draft: Draft) -> Plan:
     """The driver has stopped for a suspend that was taken back: its cluster goes, the attempt goes on in a new one."""
-    account(draft, draft.now)
+    account(draft, work_end(draft).at)
     draft.delete("RayCluster", [draft.cluster])
     draft.update_trainer(
         head_pod=None, released_cluster=draft.cluster_uid, released_incarnation=draft.value("incarnation") or 0
@@ -134,7 +134,8 @@ def _release(draft: Draft) -> Plan:
         suspension = suspension.model_copy(update={"released_at": draft.text_now, "withdrawn": False})
     held = len(draft.observed.trainer_pods)
     if not held and suspension.lost_rollouts is None:
-        suspension = suspension.model_copy(update={"lost_rollouts": account(draft, work_ended(draft)).rollouts})
+        end = work_end(draft, at_latest=_killed_by(draft, suspension))
+        suspension = suspension.model_copy(update={"lost_rollouts": account(draft, end.at).rollouts})
     draft.fields["suspension"] = suspension
     verdict = _verdict(draft, held, suspension.lost_rollouts or 0)
     draft.set(ConditionType.SUSPENDED, "False" if held else "True", verdict.reason, verdict.message)
@@ -143,6 +144,12 @@ def _release(draft: Draft) -> Plan:
     draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Suspended.")
     phase = Phase.SUSPENDING if held else Phase.SUSPENDED
     return draft.end(phase, verdict, requeue_after=RELEASE_SECONDS if held else None)
+
+
+def _killed_by(draft: Draft, suspension: SuspensionStatus) -> datetime:
+    """When the kubelet has ended what did not end by itself."""
+    released = from_text(suspension.released_at or draft.text_now)
+    return released + timedelta(seconds=draft.job.spec.checkpoint.grace_seconds)
 
 
 def _verdict(draft: Draft, held: int, lost: int) -> Verdict:

@@ -278,6 +278,61 @@ def test_the_next_attempt_knows_nothing_of_the_last_ones_cluster() -> None:
     assert decided.status.incarnation is None
 
 
+class TestTheEndOfALostHead:
+    """2 nodes of 8 GPUs; the driver ran for an hour and 6 minutes without a checkpoint when it was last heard of."""
+
+    JOB = hrl.job({"trainer.gpusPerNode": 8})
+    REPORT = hrl.progress(
+        changes={"checkpoint": None, "driver.startedAt": hrl.ago(2 * 3600), "observedAt": hrl.ago(3240)}
+    )
+    HOURS = 2 * 8 * 1.1
+
+    def lost(self, *pods: dict[str, Any], after: float = 0) -> AttemptStatus:
+        seen = hrl.running_world(self.JOB, progress=self.REPORT)
+        running = then(self.JOB, decide(self.JOB, seen))
+        gone = hrl.running_world(self.JOB, trainer_pods=pods, progress=self.REPORT)
+        return decide(running, gone, after=after).status.attempts[0]
+
+    @pytest.mark.parametrize("later", [0, 8 * 3600])
+    def test_that_nobody_saw_is_its_last_sign_of_life_however_late_its_absence_is_noticed(self, later: float) -> None:
+        record = self.lost(after=later)
+        assert record.lost_gpu_hours == pytest.approx(self.HOURS, abs=0.01)
+        assert "was not seen: lost GPU time is counted to 2026-01-01T11:06:00Z, an estimate." in record.message
+
+    def test_is_that_of_its_pod_where_that_can_be_seen(self) -> None:
+        head = hrl.trainer_pod("head", phase="Failed", containerStatuses=[ended("Error", finishedAt=hrl.ago(1800))])
+        record = self.lost(head, after=3600)
+        assert record.lost_gpu_hours == pytest.approx(2 * 8 * 1.5, abs=0.01)
+        assert "estimate" not in record.message
+
+    def test_is_remembered_from_the_pod_that_was_seen_going(self) -> None:
+        running = then(self.JOB, decide(self.JOB, hrl.running_world(self.JOB, progress=self.REPORT)))
+        going = hrl.running_world(
+            self.JOB, trainer_pods=(hrl.trainer_pod("head", terminating=True),), progress=self.REPORT
+        )
+        seen = then(running, decide(running, going))
+        gone = hrl.running_world(self.JOB, trainer_pods=(), progress=self.REPORT)
+        record = decide(seen, gone, after=7200).status.attempts[0]
+        assert record.lost_gpu_hours == pytest.approx(2 * 8 * 2, abs=0.01)
+        assert "estimate" not in record.message
+
+    def test_is_not_after_its_successor_began(self) -> None:
+        running = then(self.JOB, decide(self.JOB, hrl.running_world(self.JOB, progress=self.REPORT)))
+        successor = hrl.trainer_pod("head") | {"metadata": hrl.trainer_pod("head")["metadata"] | {"name": "head-2"}}
+        successor["metadata"]["creationTimestamp"] = hrl.ago(1800)
+        seen = hrl.running_world(self.JOB, trainer_pods=(successor,), progress=self.REPORT)
+        record = decide(running, seen, after=7200).status.attempts[0]
+        assert record.restarts == 1
+        assert record.lost_gpu_hours == pytest.approx(2 * 8 * 1.5, abs=0.01)
+        assert "counted to 2026-01-01T11:30:00Z, an estimate" in record.message
+
+    def test_is_nobodys_concern_without_gpus(self) -> None:
+        job = hrl.job()
+        running = then(job, decide(job, hrl.running_world(job, progress=self.REPORT)))
+        gone = decide(running, hrl.running_world(job, trainer_pods=(), progress=self.REPORT), after=7200)
+        assert "estimate" not in gone.status.attempts[0].message
+
+
 class TestAClusterThatIsKept:
     """`retries.keepClusterSeconds` is 600 and no attempt is left."""
 

@@ -161,6 +161,17 @@ class TestASuspendedJob:
         assert not [name for name in applied(decided) if name.startswith("RayCluster")]
 
 
+def test_the_gpu_time_of_a_driver_that_never_answered_ends_with_the_grace_of_its_pods() -> None:
+    """Released after a wait of 60 s, checkpoint.graceSeconds 30; the operator looks again a day later."""
+    suspended = job({"checkpoint.suspendWaitSeconds": 60, "trainer.gpusPerNode": 8})
+    asked = then(suspended, decide(suspended, running_world(suspended)), suspend=True)
+    released = then(asked, decide(asked, running_world(asked), after=60), suspend=True)
+    gone = hrl.world(deployment=hrl.deployment(), progress=hrl.progress(), progress_exists=True)
+    lost = decide(released, gone, after=86_400).status.lost
+    assert lost is not None
+    assert lost.gpu_hours == pytest.approx(2 * 8 * 90 / 3600, abs=0.01)
+
+
 class TestASuspendTakenBack:
     def asked(self) -> HarborRLJob:
         return then(job(), decide(job(), running_world(job())), suspend=True)

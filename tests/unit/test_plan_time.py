@@ -92,6 +92,33 @@ class TestActiveTime:
         assert (refused.status.phase, refused.status.active_since) == ("Refused", None)
 
 
+class TestTheEndOfItsTime:
+    """trainer.gpusPerNode 8 on 2 nodes, 5 rollouts trained, the checkpoint after the second is half an hour old."""
+
+    def test_costs_what_was_done_since_the_checkpoint(self) -> None:
+        job = started({"trainer.gpusPerNode": 8, "activeDeadlineSeconds": 1800})
+        changes = {"rollout.trained": 5, "checkpoint.rolloutId": 1, "checkpoint.savedAt": hrl.ago(0)}
+        seen = hrl.running_world(job, progress=hrl.progress(changes=changes))
+        late = decide(then(job, decide(job, seen, after=60)), seen, after=1801)
+        (record,) = late.status.attempts
+        assert (record.outcome, record.cause, record.at_rollout) == ("Failed", "DeadlineExceeded", 5)
+        assert record.lost_rollouts == 3
+        assert record.lost_gpu_hours == pytest.approx(2 * 8 * 1801 / 3600, abs=0.01)
+        assert late.status.lost is not None
+        assert late.status.lost.rollouts == 3
+        assert "3 rollouts that were trained after the newest checkpoint are lost." in message(late, "Failed")
+        assert record.message == message(late, "Failed")
+
+    def test_leaves_the_record_of_an_attempt_that_had_ended_before(self) -> None:
+        job = started({"retries.maxAttempts": 9, "activeDeadlineSeconds": 100})
+        report = hrl.progress("FAILED", failure="infrastructure", message="no agent server")
+        failed = then(job, decide(job, hrl.running_world(job, progress=report), after=95))
+        late = decide(failed, hrl.world(), after=102)
+        assert late.status.reason == "ActiveDeadlineExceeded"
+        assert late.status.attempts == failed.status.attempts
+        assert late.status.lost == failed.status.lost
+
+
 class TestTheStartDeadline:
     def late(self, *pods: dict[str, Any]) -> str:
         job = hrl.job({"trainer.startDeadlineSeconds": 300, "trainer.nodes": 4})

@@ -165,6 +165,19 @@ class TestPreemption:
         assert condition(later, "Progressing") == ("False", "CheckpointMissed")
         assert later.status.attempts[-1].lost_rollouts == 3
 
+    def test_gpu_time_ends_with_the_grace_of_the_pods_however_late_that_is_seen(self) -> None:
+        """Kueue took the cluster an hour after the start; checkpoint.graceSeconds is 30."""
+        begun = job({"trainer.gpusPerNode": 8})
+        before = then(begun, decide(begun, running(begun)))
+        taken = cluster(before)
+        moment = {"type": "RayClusterSuspending", "status": "True", "lastTransitionTime": hrl.ago(-3600)}
+        taken["status"] = {"conditions": [moment]}
+        report = hrl.progress(changes={"checkpoint": None})
+        seen = held(before, kueue.preempted(), ray_clusters={"quickstart-a1": taken}, progress=report)
+        lost = decide(before, seen, after=86_400).status.lost
+        assert lost is not None
+        assert lost.gpu_hours == pytest.approx(2 * 8 * 3630 / 3600, abs=0.01)
+
     def test_a_missed_checkpoint_is_an_event(self) -> None:
         before, decided = self.preempted(**{"rollout.trained": 4})
         told = [event.reason for event in transitions(before.status, decided.status)]

@@ -83,7 +83,8 @@ class AttemptStatus(StatusModel):
     lost_rollouts: int = 0
     """Rollouts trained beyond the newest checkpoint when it, or one of its incarnations, ended."""
     lost_gpu_hours: float = 0.0
-    """GPUs x hours between the newest checkpoint and the end; 0 without GPUs."""
+    """GPUs x hours between the newest checkpoint and the end; 0 without GPUs. `message` says when the end is an
+    estimate."""
     restarts: int = 0
     """How often its pods were made anew within the quota that it holds."""
 
@@ -159,6 +160,8 @@ class FateStatus(StatusModel):
     """Where it ran."""
     message: str = ""
     """What is known of its end."""
+    ended_at: Moment = None
+    """When it ended, or has to have ended; absent where neither its containers nor its deletion tell."""
 
 
 class TrainerStatus(StatusModel):
