@@ -170,7 +170,8 @@ def _root_schema() -> dict[str, Any]:
         "type": "object",
         "description": (
             "One agentic RL run: an agent server, a training cluster, and what became of them. While an attempt runs,"
-            " model, data, eval, trainer, rollout, storage, resumeFrom, queueName and agentServer.url cannot change."
+            " model, data, eval, trainer, rollout, storage, resumeFrom, queueName, agentServer's url, agentName"
+            " and adminSecretRef cannot change, nor does workloadPriorityClass unless it waits."
         ),
         "required": ["spec"],
         "properties": {

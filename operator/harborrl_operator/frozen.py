@@ -2,7 +2,8 @@
 
 A driver and its volumes are made from these fields once; an edit would be stored and do nothing. Everything may be
 corrected before the start, while refused, between two attempts and while suspended. What the operator itself reads in
-every pass (suspend, retries, deadlines, progress) and the agent server, which is rolled out anew, stay free.
+every pass (suspend, retries, deadlines, progress) and the agent server, which is rolled out anew, stay free; but not
+what the trainer knows of the server: its address, the agent that each trial names, and the secret that a flush bears.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 FROZEN = ("data", "eval", "model", "queueName", "resumeFrom", "rollout", "storage")
 PARTLY: Mapping[str, tuple[str, ...]] = {
-    "agentServer": ("url",),
+    "agentServer": ("adminSecretRef", "agentName", "url"),
     "checkpoint": ("graceSeconds", "keep"),
 }
 """Frozen fields of parts that are free otherwise."""
@@ -23,8 +24,9 @@ FREE = (
     "retries",
     "suspend",
     "ttlSecondsAfterFinished",
-    "workloadPriorityClass",
 )
+ONLY_WHILE_QUEUED = ("workloadPriorityClass",)
+"""A RayCluster that waits is made anew with it; one that runs keeps what Kueue has admitted."""
 
 # Named are the phases in which nothing was made from the spec yet: a phase that comes later is a held one.
 _HELD = (
@@ -41,13 +43,14 @@ def frozen_rules(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         frozen = [(part, field) for field in spec["properties"][part]["properties"] if field not in free]
         rules.append(_rule(part, frozen, spec))
     single = [(part, field) for part, fields in PARTLY.items() for field in fields]
-    return [*rules, *(_rule(".".join(path), [path], spec) for path in single)]
+    waiting = [_rule(field, [(field,)], spec, unless="oldSelf.status.phase == 'Queued'") for field in ONLY_WHILE_QUEUED]
+    return [*rules, *(_rule(".".join(path), [path], spec) for path in single), *waiting]
 
 
-def _rule(field: str, paths: Sequence[tuple[str, ...]], spec: Mapping[str, Any]) -> dict[str, str]:
+def _rule(field: str, paths: Sequence[tuple[str, ...]], spec: Mapping[str, Any], unless: str = "") -> dict[str, str]:
     same = " && ".join(part for path in paths for part in _same(path, spec))
     return {
-        "rule": f"!({_HELD}) || ({same})",
+        "rule": f"!({_HELD}) || " + (f"({unless}) || " if unless else "") + f"({same})",
         "message": (
             f"spec.{field} cannot change while an attempt runs or after the end, since the run was made from it: set"
             " spec.suspend: true, change it, and resume; or delete the job and apply it under another name"

@@ -152,8 +152,10 @@ class ResolvedJob:
         document = self.document(attempt=0)
         document["job"] = {**document["job"], "generation": 0}
         document["agentServer"] = {**document["agentServer"], "promised": 0}
+        document["checkpoint"] = {**document["checkpoint"], "suspendWaitSeconds": 0}  # ours alone
         return {
             "document": document,
+            "adminSecretRef": _dump(self.spec.agent_server.admin_secret_ref),
             "trainer": self.spec.trainer.model_dump(by_alias=True, exclude=_OURS_ALONE),
             "volumes": {role: _dump(volume) for role, volume in self.volumes.items()},
         }

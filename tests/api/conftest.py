@@ -106,7 +106,10 @@ def submit(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.Complet
     """Apply a job as a user does."""
 
     def apply(
-        changes: dict[str, Any] | None = None, *, base: dict[str, Any] = hrl.QUICKSTART_SPEC, name: str = "quickstart"
+        changes: dict[str, Any] | None = None,
+        *options: str,
+        base: dict[str, Any] = hrl.QUICKSTART_SPEC,
+        name: str = "quickstart",
     ) -> subprocess.CompletedProcess[str]:
         manifest = {
             "apiVersion": "harborrl.dev/v1alpha1",
@@ -114,7 +117,7 @@ def submit(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.Complet
             "metadata": {"name": name, "namespace": namespace},
             "spec": hrl.merged(base, changes or {}),
         }
-        return kubectl("apply", "--filename", "-", stdin=hrl.text(manifest))
+        return kubectl("apply", "--filename", "-", *options, stdin=hrl.text(manifest))
 
     return apply
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support import hrl
+from support.leaves import FULL_SPEC, LEAVES, change_of, is_frozen
 
 pytestmark = pytest.mark.api
 
@@ -36,6 +37,8 @@ FROZEN: list[tuple[str, dict[str, Any]]] = [
     ("spec.trainer", {"trainer.resources": {"requests": {"cpu": 1}}}),
     ("spec.checkpoint.keep", {"checkpoint.keep": 5}),
     ("spec.checkpoint.graceSeconds", {"checkpoint.graceSeconds": 31}),
+    ("spec.agentServer.agentName", {"agentServer.agentName": "nop"}),
+    ("spec.agentServer.adminSecretRef", {"agentServer.adminSecretRef": {"name": "other"}}),
     ("spec.agentServer.url", {"agentServer.url": "http://agents.team.svc:30000"}),
 ]
 
@@ -70,6 +73,32 @@ def test_a_field_that_the_run_was_made_from_is_refused_by_name(
     assert done.returncode != 0
     assert f"{field}: Forbidden: {field} cannot change while an attempt runs or after the end" in done.stderr
     assert "set spec.suspend: true, change it, and resume" in done.stderr
+
+
+def test_each_field_of_the_schema_is_refused_or_free_as_it_is_classified(
+    kubectl: Any, namespace: str, submit: Submit
+) -> None:
+    """The whole list by dry runs: what is not frozen by name must pass."""
+    assert submit(base=FULL_SPEC).returncode == 0
+    says(kubectl, namespace, RUNNING)
+    said = {path: submit(change_of(path), "--dry-run=server", base=FULL_SPEC) for path in LEAVES}
+    refused = {path for path, done in said.items() if "cannot change while an attempt runs" in done.stderr}
+    other = {path: done.stderr for path, done in said.items() if done.returncode and path not in refused}
+    assert other == {}
+    assert refused == {path for path in LEAVES if is_frozen(path)} | {"workloadPriorityClass"}
+
+
+def test_the_priority_can_change_while_the_job_waits_for_its_quota(
+    kubectl: Any, namespace: str, submit: Submit
+) -> None:
+    queued = {"queueName": "h200", "workloadPriorityClass": "low"}
+    assert submit(queued).returncode == 0
+    says(kubectl, namespace, RUNNING)
+    higher = submit(queued | {"workloadPriorityClass": "high"})
+    assert "spec.workloadPriorityClass: Forbidden" in higher.stderr
+    says(kubectl, namespace, RUNNING | {"phase": "Queued"})
+    assert submit(queued | {"workloadPriorityClass": "high"}).returncode == 0
+    assert "spec.queueName: Forbidden" in submit(queued | {"queueName": "other"}).stderr
 
 
 @pytest.mark.parametrize("changes", FREE, ids=str)

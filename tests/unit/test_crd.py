@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from harborrl_operator.crd import COPIES, REFERENCE, custom_resource_definition, render, render_reference
-from harborrl_operator.frozen import EXCEPT, FREE, FROZEN, PARTLY
+from harborrl_operator.frozen import EXCEPT, FREE, FROZEN, ONLY_WHILE_QUEUED, PARTLY
 from harborrl_operator.models.framework import FrameworkConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def test_the_spec_itself_has_no_default_which_would_have_to_satisfy_the_rules() 
 
 
 def test_of_every_part_of_the_spec_somebody_has_decided_whether_a_running_attempt_takes_an_edit() -> None:
-    parts = sorted((*FROZEN, *PARTLY, *EXCEPT, *FREE))
+    parts = sorted((*FROZEN, *PARTLY, *EXCEPT, *FREE, *ONLY_WHILE_QUEUED))
     assert parts == sorted(SCHEMA["properties"]["spec"]["properties"])
     rules = "".join(rule["rule"] for rule in SCHEMA["x-kubernetes-validations"])
     for part in FREE:

@@ -80,7 +80,8 @@ class AgentServerSpec(Model):
     cleanup_seconds: Seconds = 60
     """Hard cap on removing the sandbox, s; its slot is taken until then. Default 60: what a kubelet needs."""
     agent_name: Annotated[str, Field(min_length=1, max_length=256)] = "bash"
-    """`bash` or `nop` (does nothing, for tests of the rest); other agents need a server of your own (`url`)."""
+    """`bash` or `nop` (does nothing, for tests of the rest); other agents need a server of your own (`url`).
+    The trainer names it in every trial: it cannot change while an attempt runs."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
     """Arguments of the agent, for example `maxTurns`."""
     reward_key: Annotated[str, Field(max_length=128)] | None = None
@@ -88,7 +89,8 @@ class AgentServerSpec(Model):
     dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of the server's dashboard. 0: off, and the only value in this version: there is no dashboard yet."""
     admin_secret_ref: SecretRef | None = None
-    """Secret that `/flush` demands. Unset: no secret."""
+    """Secret that `/flush` demands. Unset: no secret. The trainer's pods hold it too: it cannot change while an attempt
+    runs."""
     image: Image | None = None
     """Agent server image. Unset: the operator's default."""
     resources: Resources | None = None

@@ -141,8 +141,8 @@ class JobSpec(Model):
     workload_priority_class: (
         Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None
     ) = None
-    """Kueue WorkloadPriorityClass: the order in the queue and who may take whose quota. Needs `queueName`. Unset: the
-    priority of the pods, 0 without one."""
+    """Kueue WorkloadPriorityClass: the order in the queue and who may take whose quota. Needs `queueName`. Can
+    change while the job waits, not while it runs. Unset: the priority of the pods, 0 without one."""
     model: ModelSpec
     """The model that is trained."""
     data: DataSpec
