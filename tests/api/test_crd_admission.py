@@ -38,6 +38,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a decimal address", {"agentServer.url": "http://2130706433/"}, "stable name"),
     ("an address with a hexadecimal end", {"agentServer.url": "http://127.0.0.0x1"}, "stable name"),
     ("a user in front", {"agentServer.url": "http://user:pass@agents.team.svc"}, "stable name"),
+    ("no address at all", {"agentServer.url": ""}, "spec.agentServer.url: Invalid value"),
     ("another scheme", {"agentServer.url": "file:///etc/passwd"}, "stable name"),
     (
         "a sandbox that ends before its verifier",

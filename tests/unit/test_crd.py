@@ -1,5 +1,6 @@
 """The CRD is generated, small, and leaves what a preset may set without a default."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,31 @@ def test_of_every_part_of_the_spec_somebody_has_decided_whether_a_running_attemp
     rules = "".join(rule["rule"] for rule in SCHEMA["x-kubernetes-validations"])
     for part in FREE:
         assert f"oldSelf.spec.{part}" not in rules
+
+
+MAY_BE_EMPTY = {"trainer.nodeSelector.*", "agentServer.sandbox.nodeSelector.*", "trainer.env[].value"}
+"""Label values and variables: empty is a value of its own there."""
+
+
+def values(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every scalar, through lists and free maps too."""
+    if "items" in schema:
+        yield from values(f"{path}[]", schema["items"])
+    elif isinstance(schema.get("additionalProperties"), dict):
+        yield from values(f"{path}.*", schema["additionalProperties"])
+    elif "properties" in schema:
+        for name, child in schema["properties"].items():
+            yield from values(f"{path}.{name}" if path else name, child)
+    else:
+        yield path, schema
+
+
+def test_an_empty_text_never_passes_for_a_value_where_a_missing_one_has_a_meaning() -> None:
+    """`agentServer.url: ""` would be a server of nobody's."""
+    texts = [
+        (path, field)
+        for path, field in values("", SCHEMA["properties"]["spec"])
+        if field.get("type") == "string" and "enum" not in field and "default" not in field
+    ]
+    empty = {path for path, field in texts if not field.get("minLength") and re.search(field.get("pattern", ""), "")}
+    assert empty == MAY_BE_EMPTY

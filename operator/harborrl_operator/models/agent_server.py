@@ -22,9 +22,9 @@ class SecretRef(Model):
 class SandboxImages(Model):
     """Where a task's image comes from when the task names none or names one by a key."""
 
-    map: dict[str, str] = Field(default_factory=dict)
+    map: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
     """Task directory or the image that a task names -> image to use."""
-    template: Annotated[str, Field(max_length=1024)] | None = None
+    template: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """Image for tasks that name none; `{task}` is its directory, `{hash}` its content. Unset: the operator's."""
     pull_secrets: Annotated[list[DnsLabel], Field(max_length=16)] = Field(default_factory=list)
     """Image pull secrets in the sandbox namespace."""
@@ -84,7 +84,7 @@ class AgentServerSpec(Model):
     The trainer names it in every trial: it cannot change while an attempt runs."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
     """Arguments of the agent, for example `maxTurns`."""
-    reward_key: Annotated[str, Field(max_length=128)] | None = None
+    reward_key: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """Which key of a multi-key reward counts. Unset: rewards must have one key."""
     dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of the server's dashboard. 0: off, and the only value in this version: there is no dashboard yet."""
@@ -97,7 +97,7 @@ class AgentServerSpec(Model):
     """Requests and limits of the server's container. Unset: none, so give memory on shared nodes."""
     sandbox: SandboxSpec = nested(SandboxSpec)
     """Where and how trials run."""
-    url: Annotated[str, Field(max_length=512)] | None = None
+    url: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Your own agent server behind a stable name: nothing is started, and preflight judges its live values."""
     pod_overrides: FreeForm = Field(default_factory=dict)
     """Merged into the server's pod spec (objects merge, named things such as containers

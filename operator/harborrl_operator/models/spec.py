@@ -20,7 +20,7 @@ class ModelSpec(Model):
     """Directory of the Hugging Face model: absolute, or relative to the models volume."""
     ref_load: Path | None = None
     """Reference or initial weights in the engine's own format. Unset: converted from `path`."""
-    type: Annotated[str, Field(max_length=128)] | None = None
+    type: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """Model type of the engine's scripts, for example `glm4.7-flash`."""
 
 

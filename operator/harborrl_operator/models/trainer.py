@@ -19,7 +19,7 @@ class Lora(Model):
     """Rank of the adapters: their size and what they can learn."""
     alpha: Annotated[float, Field(ge=0)]
     """Scale of the adapters; the update is multiplied by alpha / rank."""
-    target_modules: Annotated[list[str], Field(min_length=1, max_length=64)]
+    target_modules: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=64)]
     """Names of the modules that get an adapter."""
 
 
@@ -102,7 +102,7 @@ class TrainerSpec(Model):
     engine: Literal["miles", "native"] = "miles"
     """`miles` runs Miles (refused where the chart names no image for it); `native` is our GRPO loop on CPUs. Default
     miles: the production engine."""
-    preset: Annotated[str, Field(max_length=128)] | None = None
+    preset: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """Named set of hyper-parameters; ranks below everything that is set explicitly."""
     mode: Literal["sync", "async"] = "sync"
     """`async` rolls out while training, on separate nodes. Default sync: on-policy and on one node."""
