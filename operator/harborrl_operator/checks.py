@@ -143,6 +143,12 @@ def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
             Reason.ENGINE_MISMATCH,
             "Engine miles needs GPUs but trainer.gpusPerNode is 0. Set gpusPerNode, or engine: native for a CPU run.",
         )
+    if trainer.engine == "native" and job.gpus_per_node:
+        return Verdict(
+            Reason.ENGINE_MISMATCH,
+            f"trainer.gpusPerNode is {job.gpus_per_node} on {trainer.nodes} nodes: {job.gpus_per_node * trainer.nodes}"
+            " GPUs would stand idle, since engine native trains on CPUs. Set gpusPerNode to 0, or leave it out.",
+        )
     if not job.config["colocate"] and trainer.engine == "miles" and trainer.nodes < 2:
         return Verdict(
             Reason.ENGINE_MISMATCH,

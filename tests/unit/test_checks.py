@@ -93,6 +93,12 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("Miles without GPUs", {"trainer.engine": "miles", "trainer.gpusPerNode": 0}, "EngineMismatch", "engine: native"),
     (
+        "GPUs for an engine that trains on CPUs",
+        {"trainer.gpusPerNode": 8},
+        "EngineMismatch",
+        "trainer.gpusPerNode is 8 on 2 nodes: 16 GPUs would stand idle, since engine native trains on CPUs.",
+    ),
+    (
         "Miles asynchronous on one node",
         {"trainer.engine": "miles", "trainer.mode": "async", "trainer.nodes": 1},
         "EngineMismatch",
@@ -255,7 +261,7 @@ def test_a_missing_or_unlabelled_sandbox_namespace_is_refused() -> None:
 
 def test_gpu_nodes_that_share_a_node_bound_claim_are_refused() -> None:
     bound = {"harborrl-data": hrl.claim(mode="ReadWriteOnce")}
-    gpus = decide(hrl.job({"trainer.gpusPerNode": 8}), hrl.world(claims=bound))
+    gpus = decide(hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8}), hrl.world(claims=bound))
     assert condition(gpus, "Admitted") == ("False", "ClaimNotShared")
     assert decide(hrl.job(), hrl.world(claims=bound)).status.phase != "Refused"
 
@@ -329,7 +335,9 @@ def test_a_gang_scheduler_of_the_installation_is_as_good_as_a_queue() -> None:
 def test_claims_must_reach_every_pod_that_mounts_them(modes: dict[str, list[str]], refused: str) -> None:
     storage = {role: {"pvc": "models" if role in ("models", "tasks") else "work"} for role in ROLES}
     claims = {name: {"metadata": {"name": name}, "spec": {"accessModes": wanted}} for name, wanted in modes.items()}
-    decided = decide(hrl.job({"trainer.gpusPerNode": 8, "storage": storage}), hrl.world(claims=claims))
+    decided = decide(
+        hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8, "storage": storage}), hrl.world(claims=claims)
+    )
     assert (condition(decided, "Admitted")[1] == "ClaimNotShared") is bool(refused)
     assert refused in message(decided, "Admitted")
 

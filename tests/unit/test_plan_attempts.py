@@ -115,7 +115,7 @@ class TestTheSameWall:
 class TestHistory:
     def test_says_what_was_lost_since_the_newest_checkpoint(self) -> None:
         changes = {"rollout.trained": 5, "checkpoint.rolloutId": 1, "checkpoint.savedAt": hrl.ago(1800)}
-        job = hrl.job({"trainer.gpusPerNode": 8})
+        job = hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8})
         decided = failing(job, "infrastructure", changes=changes | {"driver.startedAt": hrl.ago(7200)})
         record = decided.status.attempts[0]
         assert (record.lost_rollouts, record.at_rollout, record.incarnations) == (3, 5, 1)
@@ -126,7 +126,9 @@ class TestHistory:
     def test_counts_no_gpu_hours_without_gpus_and_all_time_without_a_checkpoint(self) -> None:
         changes = {"checkpoint": None, "driver.startedAt": hrl.ago(3600)}
         assert failing(hrl.job(), "infrastructure", changes=changes).status.attempts[0].lost_gpu_hours == 0
-        gpus = failing(hrl.job({"trainer.gpusPerNode": 1}), "infrastructure", changes=changes)
+        gpus = failing(
+            hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 1}), "infrastructure", changes=changes
+        )
         assert gpus.status.attempts[0].lost_gpu_hours == pytest.approx(2.0, abs=0.01)
 
     def test_loses_nothing_that_another_run_had_saved(self) -> None:
@@ -281,7 +283,7 @@ def test_the_next_attempt_knows_nothing_of_the_last_ones_cluster() -> None:
 class TestTheEndOfALostHead:
     """2 nodes of 8 GPUs; the driver ran for an hour and 6 minutes without a checkpoint when it was last heard of."""
 
-    JOB = hrl.job({"trainer.gpusPerNode": 8})
+    JOB = hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8})
     REPORT = hrl.progress(
         changes={"checkpoint": None, "driver.startedAt": hrl.ago(2 * 3600), "observedAt": hrl.ago(3240)}
     )
@@ -336,7 +338,12 @@ class TestTheEndOfALostHead:
 class TestAClusterThatIsKept:
     """`retries.keepClusterSeconds` is 600 and no attempt is left."""
 
-    SPEC: ClassVar = {"retries.keepClusterSeconds": 600, "retries.maxAttempts": 1, "trainer.gpusPerNode": 8}
+    SPEC: ClassVar = {
+        "retries.keepClusterSeconds": 600,
+        "retries.maxAttempts": 1,
+        "trainer.engine": "miles",
+        "trainer.gpusPerNode": 8,
+    }
 
     def failed(self, changes: dict[str, Any] | None = None) -> tuple[HarborRLJob, Plan]:
         job = hrl.job(self.SPEC | (changes or {}))

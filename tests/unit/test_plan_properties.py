@@ -38,7 +38,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         "checkpoint.suspendWaitSeconds": draw(st.integers(1, 1000)),
         "progress.onStall": draw(st.sampled_from(["Report", "Restart"])),
         **({"activeDeadlineSeconds": draw(st.integers(1, 3000))} if draw(flags) else {}),
-        **({"trainer.gpusPerNode": 8} if draw(flags) else {}),
+        **({"trainer.engine": "miles", "trainer.gpusPerNode": 8} if draw(flags) else {}),
         "trainer.startDeadlineSeconds": draw(st.integers(1, 2000)),
         **({"agentServer.maxConcurrent": draw(st.integers(1, 16))} if draw(flags) else {}),
         **({"agentServer.url": "http://agents.team.svc:30000"} if draw(flags) else {}),

@@ -163,7 +163,7 @@ class TestASuspendedJob:
 
 def test_the_gpu_time_of_a_driver_that_never_answered_ends_with_the_grace_of_its_pods() -> None:
     """Released after a wait of 60 s, checkpoint.graceSeconds 30; the operator looks again a day later."""
-    suspended = job({"checkpoint.suspendWaitSeconds": 60, "trainer.gpusPerNode": 8})
+    suspended = job({"checkpoint.suspendWaitSeconds": 60, "trainer.engine": "miles", "trainer.gpusPerNode": 8})
     asked = then(suspended, decide(suspended, running_world(suspended)), suspend=True)
     released = then(asked, decide(asked, running_world(asked), after=60), suspend=True)
     gone = hrl.world(deployment=hrl.deployment(), progress=hrl.progress(), progress_exists=True)

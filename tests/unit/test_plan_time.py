@@ -96,7 +96,7 @@ class TestTheEndOfItsTime:
     """trainer.gpusPerNode 8 on 2 nodes, 5 rollouts trained, the checkpoint after the second is half an hour old."""
 
     def test_costs_what_was_done_since_the_checkpoint(self) -> None:
-        job = started({"trainer.gpusPerNode": 8, "activeDeadlineSeconds": 1800})
+        job = started({"trainer.engine": "miles", "trainer.gpusPerNode": 8, "activeDeadlineSeconds": 1800})
         changes = {"rollout.trained": 5, "checkpoint.rolloutId": 1, "checkpoint.savedAt": hrl.ago(0)}
         seen = hrl.running_world(job, progress=hrl.progress(changes=changes))
         late = decide(then(job, decide(job, seen, after=60)), seen, after=1801)

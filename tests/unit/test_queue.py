@@ -167,7 +167,7 @@ class TestPreemption:
 
     def test_gpu_time_ends_with_the_grace_of_the_pods_however_late_that_is_seen(self) -> None:
         """Kueue took the cluster an hour after the start; checkpoint.graceSeconds is 30."""
-        begun = job({"trainer.gpusPerNode": 8})
+        begun = job({"trainer.engine": "miles", "trainer.gpusPerNode": 8})
         before = then(begun, decide(begun, running(begun)))
         taken = cluster(before)
         moment = {"type": "RayClusterSuspending", "status": "True", "lastTransitionTime": hrl.ago(-3600)}

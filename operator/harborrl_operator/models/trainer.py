@@ -115,7 +115,7 @@ class TrainerSpec(Model):
     nodes: Annotated[int, Field(ge=1, le=1024)] = 1
     """Trainer pods; the first is the Ray head. Above 1 needs `queueName` or `allowPartialStart`."""
     gpus_per_node: Annotated[int, Field(ge=0, le=64)] | None = None
-    """GPUs a pod. Unset: 8 for miles, 0 (CPU) for native."""
+    """GPUs a pod. Unset: 8 for miles; 0 for native, which trains on CPUs and takes no other value."""
     gpu_product: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=63)] | None = (
         None
     )
