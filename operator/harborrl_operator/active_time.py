@@ -12,7 +12,8 @@ from harborrl_operator.clock import from_text, seconds_since, to_text
 from harborrl_operator.constants import Phase
 from harborrl_operator.draft import Plan
 from harborrl_operator.models import HarborRLJob, JobStatus
-from harborrl_operator.observed import Observed, is_terminating
+from harborrl_operator.observed import Object, Observed, is_terminating
+from harborrl_operator.workloads import is_held_back
 
 
 def active_seconds(status: JobStatus, now: datetime) -> float:
@@ -22,10 +23,39 @@ def active_seconds(status: JobStatus, now: datetime) -> float:
 
 def time_spent(job: HarborRLJob, observed: Observed, now: datetime) -> float:
     """Active seconds as this pass finds them: a queue that took the cluster while nobody looked stopped the clock."""
-    cluster = observed.ray_clusters.get(job.names.ray_cluster(job.status.attempt))
-    if cluster is None or not cluster["spec"].get("suspend"):
+    if not is_held_back(_cluster(job, observed)):
         return active_seconds(job.status, now)
     return active_seconds(job.status, _stopped(job, observed, now))
+
+
+def without_unseen_queueing(job: HarborRLJob, observed: Observed, now: datetime) -> HarborRLJob:
+    """The job with its clock set right after a queue took the cluster and gave it back while nobody looked.
+
+    Nobody keeps when it was taken: KubeRay has the last change alone, and Kueue sets its Evicted condition back. What
+    is sure is counted, up to the last thing that was seen before the cluster started anew.
+    """
+    begun = job.status.active_since
+    if begun is None:
+        return job
+    starts = [moment for moment in queue_changes(job, observed, "False") if from_text(begun) < moment <= now]
+    if not starts or is_held_back(_cluster(job, observed)):
+        return job
+    anew = max(starts)
+    sure = max(moment for moment in _seen(job, observed, from_text(begun)) if moment <= anew)
+    counted = job.status.active_seconds + round((sure - from_text(begun)).total_seconds())
+    status = job.status.model_copy(update={"active_seconds": counted, "active_since": to_text(anew)})
+    return replace(job, status=status)
+
+
+def _seen(job: HarborRLJob, observed: Observed, begun: datetime) -> Iterator[datetime]:
+    """Moments of the stretch that earlier passes wrote down, its begin first."""
+    status, cluster = job.status, _cluster(job, observed)
+    marks = [condition.last_transition_time for condition in status.conditions]
+    marks += [status.rollout.last_dump_time or ""] if status.rollout else []
+    marks += [status.checkpoint.saved_at or ""] if status.checkpoint else []
+    marks += [str(cluster["metadata"].get("creationTimestamp", ""))] if cluster is not None else []
+    yield begun
+    yield from (moment for mark in marks if mark and (moment := from_text(mark)) > begun)
 
 
 def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime) -> Plan:
@@ -55,12 +85,16 @@ def _stopped(job: HarborRLJob, observed: Observed, now: datetime) -> datetime:
 
 def queue_changes(job: HarborRLJob, observed: Observed, suspended: str) -> Iterator[datetime]:
     """When Kueue took the current cluster (`True`) or let it start (`False`), as KubeRay says."""
-    cluster = observed.ray_clusters.get(job.names.ray_cluster(job.status.attempt))
+    cluster = _cluster(job, observed)
     if cluster is None or is_terminating(cluster):
         return
     for condition in cluster.get("status", {}).get("conditions") or []:
         if condition["type"] in ("RayClusterSuspending", "RayClusterSuspended") and condition["status"] == suspended:
             yield from_text(condition["lastTransitionTime"])
+
+
+def _cluster(job: HarborRLJob, observed: Observed) -> Object | None:
+    return observed.ray_clusters.get(job.names.ray_cluster(job.status.attempt))
 
 
 def _last(moments: Iterator[datetime], earliest: datetime, now: datetime) -> datetime:

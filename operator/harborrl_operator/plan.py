@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from harborrl_operator.active_time import keep_time, time_spent
+from harborrl_operator.active_time import keep_time, time_spent, without_unseen_queueing
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.attempts import back_off, is_backing_off, record_deadline
 from harborrl_operator.capacity import tightness
@@ -43,6 +43,7 @@ from harborrl_operator.suspend import suspended, take_back
 
 def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime) -> Plan:
     """One pass over one job."""
+    job = without_unseen_queueing(job, observed, now)
     return keep_time(job, observed, _decide(Draft(job, observed, now), settings), now)
 
 

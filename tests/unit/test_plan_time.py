@@ -78,6 +78,25 @@ class TestActiveTime:
         back = decide(queued, held_back(job, until=5600), after=6000)
         assert back.status.active_since == "2026-01-01T13:33:20Z"
 
+    def test_leaves_out_a_wait_for_quota_that_no_pass_saw(self) -> None:
+        """Seen running at 60 s, taken at some time, given back at 5000 s, seen again at 5100 s."""
+        job = started()
+        running = then(job, decide(job, hrl.running_world(job, progress=hrl.progress()), after=60))
+        back = decide(running, held_back(running, until=5000), after=5100)
+        assert back.status.finished_at is None
+        assert (back.status.active_seconds, back.status.active_since) == (60, "2026-01-01T13:23:20Z")
+        again = decide(then(running, back), held_back(running, until=5000), after=5200)
+        assert (again.status.active_seconds, again.status.active_since) == (60, "2026-01-01T13:23:20Z")
+        assert decide(then(running, back), held_back(running, until=5000), after=5941).status.finished_at is not None
+
+    def test_of_a_cluster_that_no_queue_ever_held_begins_before_it(self) -> None:
+        """KubeRay says of every cluster, a second after its creation, that it is not suspended."""
+        job = started()
+        seen = held_back(job, until=301)
+        seen.ray_clusters["quickstart-a1"]["metadata"]["creationTimestamp"] = hrl.ago(-300)
+        counted = decide(job, seen, after=400).status
+        assert (counted.active_seconds, counted.active_since) == (300, "2026-01-01T12:05:01Z")
+
     def test_is_not_taken_from_a_change_of_an_earlier_stretch(self) -> None:
         job = started()
         assert decide(job, held_back(job, since=-50), after=100).status.active_seconds == 100
