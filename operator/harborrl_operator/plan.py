@@ -114,7 +114,7 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt.
 
-    An edit of the agent server alone is carried out at once, beside the running one.
+    An edit of the agent server alone is carried out at once, beside the running one; the network is the spec's always.
     """
     draft.delete_stale_clusters()
     if not draft.observed.progress_exists:
@@ -132,6 +132,7 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
             " back to have it now."
         )
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+        isolate(draft, judged)
     else:
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
         _support(draft, judged)

@@ -342,6 +342,11 @@ def applied(decided: Plan) -> list[str]:
     return [f"{thing['kind']}/{thing['metadata']['name']}" for thing in decided.apply]
 
 
+def applied_beside_policies(decided: Plan) -> list[str]:
+    """The network is always the spec's."""
+    return [name for name in applied(decided) if not name.startswith("NetworkPolicy/")]
+
+
 def deleted(decided: Plan) -> list[str]:
     return [f"{reference.kind}/{reference.name}" for reference in decided.delete]
 

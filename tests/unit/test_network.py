@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,19 @@ def test_egress_that_a_job_adds_while_it_runs_takes_effect_at_once() -> None:
     )
     assert "198.51.100.0/24" in json.dumps(trainer["spec"]["egress"])
     assert "next attempt" not in hrl.message(decided, "Admitted")
+
+
+def test_policies_follow_the_spec_and_the_api_server_while_another_change_waits_for_the_next_attempt() -> None:
+    job = hrl.job()
+    edited = hrl.job({"network.egress": [{"cidr": "198.51.100.0/24"}]}, generation=2)
+    moved = hrl.running_world(job, api_server=(Address("203.0.113.9/32", 6443),), progress=hrl.progress())
+    newer = replace(hrl.SETTINGS, trainer_image="trainer:2")
+    decided = hrl.decide(edited, moved, settings=newer)
+    assert "next attempt" in hrl.message(decided, "Admitted")
+    assert {kind for kind, _ in kinds(decided.apply)} == {"NetworkPolicy"}
+    policies = json.dumps(list(decided.apply))
+    assert "198.51.100.0/24" in policies
+    assert "203.0.113.9/32" in policies
 
 
 def test_the_pages_of_limits_and_network_name_no_field_that_does_not_exist() -> None:

@@ -11,7 +11,7 @@ from harborrl_operator.observed import Observed
 from harborrl_operator.server_rollout import next_step
 from harborrl_operator.transitions import transitions
 from support import hrl
-from support.hrl import applied, condition, decide, deleted, message, then
+from support.hrl import applied, applied_beside_policies, condition, decide, deleted, message, then
 
 OLD = hrl.job()
 NEW = hrl.job({"agentServer.image": "agents:2"}, generation=2)
@@ -136,14 +136,14 @@ def test_a_change_during_a_drain_does_not_wait_for_it() -> None:
 def test_an_edit_of_the_trainer_as_well_makes_the_agent_server_wait_for_the_next_attempt() -> None:
     both = hrl.job({"agentServer.image": "agents:2", "trainer.config.lr": 1e-6}, generation=2)
     decided = decide(both, world(hrl.deployment(OLD)))
-    assert (applied(decided), deleted(decided)) == ([], [])
+    assert (applied_beside_policies(decided), deleted(decided)) == ([], [])
     assert condition(decided, "AgentServerReady") == ("True", "Ready")
     assert "next attempt" in message(decided, "Admitted")
 
 
 def test_another_agents_name_waits_for_the_next_attempt_since_the_trainer_names_it_in_every_request() -> None:
     decided = decide(hrl.job({"agentServer.agentName": "nop"}, generation=2), world(hrl.deployment(OLD)))
-    assert applied(decided) == []
+    assert applied_beside_policies(decided) == []
     assert "next attempt" in message(decided, "Admitted")
 
 
