@@ -57,6 +57,26 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("a variable of ours", {"trainer.env": [{"name": "HARBORRL_JOB", "value": "x"}]}, "set by the operator"),
     ("an unknown field", {"trainer.config.learningRate": 1}, "unknown field"),
+    *[
+        (f"a way out by {path}", {path: value}, f'spec.{path}: Invalid value: "{value}": a relative path without')
+        for path, value in (
+            ("data.tasks.instructionPath", "/etc/passwd"),
+            ("data.tasks.instructionPath", "../other/instruction.md"),
+            ("data.tasks.glob", "a/../../*"),
+            ("data.tasks.glob", "/*"),
+        )
+    ],
+    (
+        "a way out of a claim",
+        {"storage.tasks": {"pvc": "tasks", "subPath": "a/.."}},
+        "spec.storage.tasks.subPath: Invalid value: \"a/..\": a relative path without '..'",
+    ),
+    *[
+        (f"a way out of a volume by {path}", {path: "../secrets"}, "'..' would lead out of the volume")
+        for path in ("model.path", "model.refLoad", "data.tasks.root")
+    ],
+    ("a resume from beside the volume", {"resumeFrom": {"path": "a/../../b"}}, "'..' would lead out of the volume"),
+    ("an evaluation from beside the volume", {"eval": {"jsonl": ".."}}, "'..' would lead out of the volume"),
     ("an unknown engine", {"trainer.engine": "verl"}, "Unsupported value"),
     ("a number out of range", {"retries.maxAttempts": 0}, "should be greater than or equal to 1"),
     ("a learning rate of nothing", {"trainer.config.lr": 0}, "spec.trainer.config.lr"),
@@ -101,6 +121,10 @@ def test_is_accepted(submit: Submit, base: dict[str, Any], name: str) -> None:
         {"agentServer.url": "http://agents.team.svc:30000", "rollout.agentTrialTimeoutSeconds": 10},
         {"agentServer.url": "https://agents.example.com/harbor"},
         {"agentServer.url": "http://agents.pod.svc:30000/a.pod.b"},
+        {
+            "model.path": "/mnt/models/a..b/..c",
+            "data.tasks": {"root": "x/.hidden", "glob": "..*", "instructionPath": "a/b.md"},
+        },
         {"trainer.preset": "p", "trainer.config": {}, "agentServer.maxConcurrent": 8},
     ],
     ids=str,

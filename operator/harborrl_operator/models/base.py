@@ -26,7 +26,31 @@ Seconds = Annotated[int, Field(ge=1, le=604_800)]
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
-Path = Annotated[str, Field(min_length=1, max_length=1024)]
+
+def _rule(rule: str, message: str) -> dict[str, JsonValue]:
+    return {"rule": rule, "message": message}
+
+
+_NO_PARENTS = _rule(
+    "!self.matches('(^|/)[.][.](/|$)')",
+    "'..' would lead out of the volume: name the place below it, or an absolute path",
+)
+WITHIN: dict[str, JsonValue] = {
+    "x-kubernetes-validations": [
+        _rule(
+            "!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)')",
+            "a relative path without '..' is needed, since it is looked for below the directory",
+        )
+    ]
+}
+"""Of a path or pattern below a directory that another field names. The API server's alone: who reads the path judges it
+anew, so that a job which was stored before the rule is not stopped by it."""
+
+PLACE: dict[str, JsonValue] = {"x-kubernetes-validations": [_NO_PARENTS]}
+"""Of a path that is absolute, or relative to a volume."""
+
+Path = Annotated[str, Field(min_length=1, max_length=1024, json_schema_extra=PLACE)]
+"""Absolute, or relative to the volume of its role."""
 
 Image = Annotated[str, Field(pattern=r"^\S+$", max_length=1024)]
 """The API server refuses pods whose image begins or ends with a blank."""

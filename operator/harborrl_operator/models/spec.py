@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harborrl_operator.models.agent_server import AgentServerSpec, DnsLabel, RolloutSpec
-from harborrl_operator.models.base import Model, Path, Seconds, nested
+from harborrl_operator.models.base import PLACE, WITHIN, Model, Path, Seconds, nested
 from harborrl_operator.models.network import NetworkSpec
 from harborrl_operator.models.trainer import TrainerSpec
 
@@ -27,12 +27,12 @@ class ModelSpec(Model):
 class TaskSource(Model):
     """Harbor task directories from which the prompts are built."""
 
-    root: Annotated[str, Field(max_length=1024)] = ""
+    root: Annotated[str, Field(max_length=1024, json_schema_extra=PLACE)] = ""
     """Directory of the task directories: absolute, or relative to the tasks volume. Default: the volume itself."""
-    glob: Annotated[str, Field(min_length=1, max_length=256)] = "*"
-    """Which directories below `root` are tasks."""
-    instruction_path: Annotated[str, Field(min_length=1, max_length=256)] = "instruction.md"
-    """The prompt's file in a task directory."""
+    glob: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=WITHIN)] = "*"
+    """Which directories below `root` are tasks: a pattern without `..`."""
+    instruction_path: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=WITHIN)] = "instruction.md"
+    """The prompt's file, relative to a task directory."""
 
 
 class DataSpec(Model):
@@ -62,7 +62,7 @@ class Volume(Model):
 
     pvc: DnsLabel
     """Claim name."""
-    sub_path: Annotated[str, Field(pattern=r"^([^/].*)?$", max_length=1024)] = ""
+    sub_path: Annotated[str, Field(pattern=r"^([^/].*)?$", max_length=1024, json_schema_extra=WITHIN)] = ""
     """Directory inside the claim, relative. Default: its root."""
 
 
