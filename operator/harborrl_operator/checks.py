@@ -5,7 +5,11 @@ from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import AGENT_PORT, LABEL_SANDBOXES, RAY_PORTS, Reason
-from harborrl_operator.engine_checks import engine_is_available, native_reads_every_field
+from harborrl_operator.engine_checks import (
+    engine_is_available,
+    gpus_are_asked_for_in_one_place,
+    native_reads_every_field,
+)
 from harborrl_operator.engine_rules import engine_accepts_arguments
 from harborrl_operator.models.trainer import SECRET_NAME
 from harborrl_operator.network_checks import egress_names_networks
@@ -337,6 +341,7 @@ CHECKS: Sequence[Check] = (
     concurrency_covers_in_flight,
     sandbox_outlives_trial,
     engine_fits_hardware,
+    gpus_are_asked_for_in_one_place,
     batch_divides,
     engine_accepts_arguments,
     ports_are_free,

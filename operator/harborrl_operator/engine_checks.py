@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import Reason
+from harborrl_operator.constants import GPU_RESOURCE, Reason
 from harborrl_operator.models.framework import FrameworkConfig
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
@@ -46,6 +46,19 @@ def engine_is_available(job: ResolvedJob, _: Observed) -> Verdict | None:
         Reason.ENGINE_UNAVAILABLE,
         "Engine miles has no driver in this version, and the installation names no image that brings one (chart value"
         " images.miles). Set trainer.engine: native.",
+    )
+
+
+def gpus_are_asked_for_in_one_place(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Beside `gpusPerNode` they would be overwritten with miles, and held for nothing with native."""
+    wanted = job.spec.trainer.resources
+    named = {*wanted.requests, *wanted.limits} if wanted else set()
+    if GPU_RESOURCE not in named:
+        return None
+    return Verdict(
+        Reason.FIELD_UNSUPPORTED,
+        f"trainer.resources names {GPU_RESOURCE}, which trainer.gpusPerNode ({job.gpus_per_node}) decides. Remove it"
+        " from requests and limits, and set gpusPerNode if you need another number.",
     )
 
 

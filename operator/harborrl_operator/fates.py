@@ -52,10 +52,14 @@ def fate_of(pod: Object, now: datetime) -> FateStatus | None:
 
 def ended_at(pod: Object) -> str | None:
     """When the last container ended, else when the kubelet ends what has not ended by then."""
-    states = [(status.get("state") or {}).get("terminated") or {} for status in container_statuses(pod)]
-    ends = [str(state["finishedAt"]) for state in states if state.get("finishedAt")]
-    end: str | None = max(ends, default=None) or pod["metadata"].get("deletionTimestamp")
+    end: str | None = max(_ends(pod), default=None) or pod["metadata"].get("deletionTimestamp")
     return end
+
+
+def _ends(pod: Object) -> list[str]:
+    """Of the containers that have ended."""
+    states = [(status.get("state") or {}).get("terminated") or {} for status in container_statuses(pod)]
+    return [str(state["finishedAt"]) for state in states if state.get("finishedAt")]
 
 
 def _words(pod: Object, cause: Cause) -> str:
@@ -101,8 +105,7 @@ def _ended_by_deletion(pod: Object) -> bool:
     metadata = pod["metadata"]
     grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
     asked = from_text(metadata["deletionTimestamp"]) - grace
-    ends = [(status.get("state") or {}).get("terminated") or {} for status in container_statuses(pod)]
-    return all(from_text(end["finishedAt"]) >= asked for end in ends if end.get("finishedAt"))
+    return all(from_text(end) >= asked for end in _ends(pod))
 
 
 def _was_killed_for_memory(status: Object) -> bool:

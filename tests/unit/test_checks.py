@@ -99,6 +99,12 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "trainer.gpusPerNode is 8 on 2 nodes: 16 GPUs would stand idle, since engine native trains on CPUs.",
     ),
     (
+        "GPUs in two places",
+        {"trainer.resources": {"limits": {"nvidia.com/gpu": 4}}},
+        "FieldUnsupported",
+        "trainer.resources names nvidia.com/gpu, which trainer.gpusPerNode (0) decides",
+    ),
+    (
         "Miles asynchronous on one node",
         {"trainer.engine": "miles", "trainer.mode": "async", "trainer.nodes": 1},
         "EngineMismatch",
