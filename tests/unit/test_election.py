@@ -135,6 +135,20 @@ def talk_until(candidate: Candidate, server: Server, now: float, end: float) -> 
     return end
 
 
+def elected() -> tuple[Server, Candidate, Candidate]:
+    """A server, who leads by it from the start, and a spare that has not spoken yet."""
+    server, leader = Server(), Candidate("a", TIMING)
+    assert talk_until(leader, server, 0.0, 5.0) < 1.0
+    return server, leader, Candidate("b", TIMING)
+
+
+def lose_an_answer(leader: Candidate, server: Server, *, sent: float, given_up: float) -> None:
+    """What the leader writes is stored, and it does not hear so."""
+    step, lease = leader.ask(sent)
+    server.answer(step, lease)
+    leader.hear(step, Refused.LOST, sent=sent, now=given_up)
+
+
 def test_a_released_lease_is_taken_with_the_second_question() -> None:
     server, candidate = Server(), Candidate("a", TIMING)
     assert talk(candidate, server, 5.0) == 5.0
@@ -144,19 +158,15 @@ def test_a_released_lease_is_taken_with_the_second_question() -> None:
 
 
 def test_a_spare_takes_over_within_17_seconds_of_the_last_renewal() -> None:
-    server, leader, spare = Server(), Candidate("a", TIMING), Candidate("b", TIMING)
-    talk_until(leader, server, 0.0, 5.0)
+    server, _, spare = elected()
     due = talk(spare, server, 0.5)
     assert due < 2.0
     assert talk_until(spare, server, due, 60.0) <= 17.0
 
 
 def test_a_leader_whose_answers_are_lost_stops_before_its_lease_can_be_taken() -> None:
-    server, leader = Server(), Candidate("a", TIMING)
-    talk_until(leader, server, 0.0, 5.0)
-    step, lease = leader.ask(3.0)
-    server.answer(step, lease)
-    leader.hear(step, Refused.LOST, sent=3.0, now=6.0)
+    server, leader, _ = elected()
+    lose_an_answer(leader, server, sent=3.0, given_up=6.0)
     assert leader.seconds_left(9.9) > 0
     assert leader.seconds_left(10.1) <= 0
 
@@ -170,11 +180,8 @@ def test_leading_is_counted_from_the_sending_of_a_write_and_not_from_its_answer(
 
 
 def test_a_leader_whose_answer_was_lost_finds_its_own_write_and_goes_on() -> None:
-    server, leader = Server(), Candidate("a", TIMING)
-    talk_until(leader, server, 0.0, 5.0)
-    step, lease = leader.ask(3.0)
-    server.answer(step, lease)
-    leader.hear(step, Refused.LOST, sent=3.0, now=4.0)
+    server, leader, _ = elected()
+    lose_an_answer(leader, server, sent=3.0, given_up=4.0)
     assert leader.pause(4.0) == 0.0
     talk(leader, server, 4.0)
     talk(leader, server, 4.0)
@@ -183,16 +190,14 @@ def test_a_leader_whose_answer_was_lost_finds_its_own_write_and_goes_on() -> Non
 
 
 def test_a_lease_that_somebody_deleted_is_not_taken_while_its_holder_may_act() -> None:
-    server, leader, spare = Server(), Candidate("a", TIMING), Candidate("b", TIMING)
-    talk_until(leader, server, 0.0, 5.0)
+    server, _, spare = elected()
     talk(spare, server, 1.0)
     server.lease = Lease("")
     assert talk_until(spare, server, 2.0, 60.0) >= 2.0 + TIMING.duration
 
 
 def test_a_released_spare_has_nothing_to_store() -> None:
-    server, leader, spare = Server(), Candidate("a", TIMING), Candidate("b", TIMING)
-    talk_until(leader, server, 0.0, 5.0)
+    server, leader, spare = elected()
     talk(spare, server, 1.0)
     assert spare.release() is None
     released = leader.release()

@@ -4,6 +4,7 @@ Each row is a sentence. `life` is what came before: worlds that a pass has seen,
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,10 +32,12 @@ ENDING = (hrl.trainer_pod("head", terminating=True),)
 
 
 def runs(state: str = "RUNNING", **changes: Any) -> Observed:
-    failure = changes.pop("failure", None)
-    incarnation = changes.pop("incarnation", 1)
-    report = hrl.progress(state, failure=failure, incarnation=incarnation)
+    report = hrl.progress(state, incarnation=changes.pop("incarnation", 1))
     return hrl.running_world(JOB, **({"progress": report} | changes))
+
+
+def fails(failure: str) -> Observed:
+    return runs(progress=hrl.progress("FAILED", failure=failure))
 
 
 def gone(state: str, **changes: Any) -> Observed:
@@ -50,14 +53,19 @@ def spelled(row: "Row") -> str:
 class Row:
     sentence: str
     seen: Observed
-    phase: str
-    reason: str
+    outcome: tuple[str, str]
+    """Phase and reason."""
     life: Sequence[Observed | dict[str, Any]] = ()
     spec: dict[str, Any] = field(default_factory=dict)
     after: float = 0
-    applies: frozenset[str] = frozenset()
+    applies: AbstractSet[str] = frozenset()
     """Kinds beside the support (rights, policies, Services, Deployment, document), which each pass repairs."""
-    deletes: frozenset[str] = frozenset()
+    deletes: AbstractSet[str] = frozenset()
+
+    @property
+    def reason_of_end(self) -> str | None:
+        phase, reason = self.outcome
+        return reason if phase in ("Succeeded", "Failed") else None
 
 
 SUPPORT = {"ServiceAccount", "RoleBinding", "Service", "Deployment", "ConfigMap/quickstart-config"}
@@ -66,241 +74,168 @@ RAY, POD, REQUEST = "RayCluster/quickstart-a1", "Pod/quickstart-preflight", "Con
 AGENT, REPORT = hrl.SERVER, "ConfigMap/quickstart-progress"
 ALL = frozenset({RAY, AGENT})
 
+PREFLIGHT = ("Preflight", "AwaitingPreflight")
+RUNNING = ("Running", "RolloutsAdvancing")
+BACKS_OFF, WAITS = ("StartingTrainer", "BackingOff"), ("StartingTrainer", "WaitingForOldPods")
+SUSPENDING, SUSPENDED = ("Suspending", "Suspending"), ("Suspended", "Suspended")
+SUCCEEDED = ("Succeeded", "Completed")
+
+
+def failed(reason: str) -> tuple[str, str]:
+    return ("Failed", reason)
+
+
 ROWS = [
     # towards a cluster
-    Row("a new job starts its agent server", hrl.world(), "StartingAgentServer", "Starting"),
+    Row("a new job starts its agent server", hrl.world(), ("StartingAgentServer", "Starting")),
     Row(
         "a job that a check refuses holds nothing",
         hrl.world(**SERVER, claims={"harborrl-data": None}),
-        "Refused",
-        "ClaimNotFound",
-        deletes=frozenset({AGENT}),
+        ("Refused", "ClaimNotFound"),
+        deletes={AGENT},
     ),
-    Row(
-        "a healthy agent server is followed by the preflight",
-        hrl.world(**SERVER),
-        "Preflight",
-        "AwaitingPreflight",
-        applies=frozenset({POD}),
-    ),
-    Row("a refusing preflight refuses the job", hrl.world(**SERVER, preflight_pod=REFUSED), "Refused", "NoTasks"),
+    Row("a healthy agent server is followed by the preflight", hrl.world(**SERVER), PREFLIGHT, applies={POD}),
+    Row("a refusing preflight refuses the job", hrl.world(**SERVER, preflight_pod=REFUSED), ("Refused", "NoTasks")),
     Row(
         "a preflight that passed is followed by the cluster",
         hrl.world(**SERVER, preflight_pod=PASSED),
-        "StartingTrainer",
-        "Starting",
-        applies=frozenset({RAY, REPORT}),
+        ("StartingTrainer", "Starting"),
+        applies={RAY, REPORT},
     ),
     Row(
         "no cluster is made while a pod of an earlier one still ends",
         hrl.world(**SERVER, preflight_pod=PASSED, trainer_pods=ENDING),
-        "StartingTrainer",
-        "WaitingForOldPods",
+        WAITS,
     ),
-    Row("a cluster that a queue holds back is waited for", runs(**HELD), "Queued", "Queued"),
+    Row("a cluster that a queue holds back is waited for", runs(**HELD), ("Queued", "Queued")),
     Row(
         "a trainer that never runs fails the job at its deadline",
         hrl.running_world(JOB, trainer_pods=()),
-        "Failed",
-        "StartDeadlineExceeded",
+        failed("StartDeadlineExceeded"),
         life=[hrl.running_world(JOB, trainer_pods=())],
         after=1801,
         deletes=ALL,
     ),
     # running
-    Row("a driver that runs is Running", runs(), "Running", "RolloutsAdvancing"),
-    Row("a supervisor that restarts changes nothing", runs(), "Running", "RolloutsAdvancing", life=[runs()]),
-    Row("a driver that finished has succeeded", runs("SUCCEEDED"), "Succeeded", "Completed", deletes=ALL),
+    Row("a driver that runs is Running", runs(), RUNNING),
+    Row("a supervisor that restarts changes nothing", runs(), RUNNING, life=[runs()]),
+    Row("a driver that finished has succeeded", runs("SUCCEEDED"), SUCCEEDED, deletes=ALL),
     Row(
         "a driver that finished has succeeded although its cluster is gone",
         gone("SUCCEEDED"),
-        "Succeeded",
-        "Completed",
+        SUCCEEDED,
         life=[runs()],
-        deletes=frozenset({AGENT}),
+        deletes={AGENT},
     ),
-    Row(
-        "a driver that failed is followed by another attempt",
-        runs("FAILED", failure="infrastructure"),
-        "StartingTrainer",
-        "BackingOff",
-        deletes=frozenset({RAY}),
-    ),
+    Row("a driver that failed is followed by another attempt", fails("infrastructure"), BACKS_OFF, deletes={RAY}),
     Row(
         "a driver that refused its configuration fails the job",
-        runs("FAILED", failure="configuration"),
-        "Failed",
-        "ConfigurationFailure",
+        fails("configuration"),
+        failed("ConfigurationFailure"),
         deletes=ALL,
     ),
-    Row(
-        "a full volume fails the job",
-        runs("FAILED", failure="storage"),
-        "Failed",
-        "StorageFailure",
-        deletes=ALL,
-    ),
+    Row("a full volume fails the job", fails("storage"), failed("StorageFailure"), deletes=ALL),
     Row(
         "a start at 0 beside a checkpoint is refused for good",
         runs(progress=hrl.progress("FAILED", {"driver.cause": "RestartAtZero"}, failure="storage")),
-        "Failed",
-        "RestartAtZero",
+        failed("RestartAtZero"),
         deletes=ALL,
     ),
     Row(
         "a driver that failed by itself as often as it may fails the job",
-        runs("FAILED", failure="application"),
-        "Failed",
-        "ApplicationFailure",
+        fails("application"),
+        failed("ApplicationFailure"),
         spec={"retries.maxApplicationFailures": 1},
         deletes=ALL,
     ),
     Row(
         "infrastructure that was lost as often as it may be fails the job",
-        runs("FAILED", failure="infrastructure"),
-        "Failed",
-        "InfrastructureFailure",
+        fails("infrastructure"),
+        failed("InfrastructureFailure"),
         spec={"retries.maxAttempts": 1},
         deletes=ALL,
     ),
     Row(
         "a failed job that keeps its cluster gives back everything else",
-        runs("FAILED", failure="infrastructure"),
-        "Failed",
-        "InfrastructureFailure",
+        fails("infrastructure"),
+        failed("InfrastructureFailure"),
         spec={"retries.maxAttempts": 1, "retries.keepClusterSeconds": 60},
-        deletes=frozenset({AGENT}),
+        deletes={AGENT},
     ),
-    Row(
-        "a head that ends while it saves is waited for",
-        runs(trainer_pods=ENDING),
-        "Running",
-        "RolloutsAdvancing",
-        life=[runs()],
-    ),
-    Row(
-        "a head that is gone is another attempt",
-        runs(trainer_pods=()),
-        "StartingTrainer",
-        "BackingOff",
-        life=[runs()],
-        deletes=frozenset({RAY}),
-    ),
-    Row(
-        "a cluster that somebody deleted is another attempt",
-        gone("RUNNING"),
-        "StartingTrainer",
-        "BackingOff",
-        life=[runs()],
-    ),
-    Row("a run that stalls says so and goes on", runs(), "Running", "AgentServerBusy", life=[runs()], after=1000),
+    Row("a head that ends while it saves is waited for", runs(trainer_pods=ENDING), RUNNING, life=[runs()]),
+    Row("a head that is gone is another attempt", runs(trainer_pods=()), BACKS_OFF, life=[runs()], deletes={RAY}),
+    Row("a cluster that somebody deleted is another attempt", gone("RUNNING"), BACKS_OFF, life=[runs()]),
+    Row("a run that stalls says so and goes on", runs(), ("Running", "AgentServerBusy"), life=[runs()], after=1000),
     Row(
         "a run that stalls is restarted where the job wants it",
         runs(),
-        "StartingTrainer",
-        "BackingOff",
+        BACKS_OFF,
         life=[runs()],
         spec={"progress.onStall": "Restart"},
         after=1000,
-        deletes=frozenset({RAY}),
+        deletes={RAY},
     ),
     Row(
         "a job that was active for too long fails",
         runs(),
-        "Failed",
-        "ActiveDeadlineExceeded",
+        failed("ActiveDeadlineExceeded"),
         life=[hrl.world(), runs()],
         spec={"activeDeadlineSeconds": 60},
         after=61,
         deletes=ALL,
     ),
     # suspend
-    Row(
-        "a suspend asks a running driver to stop",
-        runs(),
-        "Suspending",
-        "Suspending",
-        life=[runs(), SUSPEND],
-        applies=frozenset({REQUEST}),
-    ),
+    Row("a suspend asks a running driver to stop", runs(), SUSPENDING, life=[runs(), SUSPEND], applies={REQUEST}),
     Row(
         "a suspend of a job whose driver has not begun releases at once",
         runs("PENDING"),
-        "Suspending",
-        "Suspending",
+        SUSPENDING,
         life=[SUSPEND],
         deletes=ALL,
     ),
-    Row(
-        "a suspend of a queued job releases its place at once",
-        runs(**HELD),
-        "Suspended",
-        "Suspended",
-        life=[SUSPEND],
-        deletes=ALL,
-    ),
+    Row("a suspend of a queued job releases its place at once", runs(**HELD), SUSPENDED, life=[SUSPEND], deletes=ALL),
     Row(
         "a suspend of a finished job changes nothing",
         runs("SUCCEEDED"),
-        "Succeeded",
-        "Completed",
+        SUCCEEDED,
         life=[runs("SUCCEEDED"), SUSPEND],
         deletes=ALL,
     ),
-    Row(
-        "a driver that stopped as asked is released",
-        runs("STOPPED"),
-        "Suspending",
-        "Suspending",
-        life=[runs(), SUSPEND],
-        deletes=ALL,
-    ),
-    Row(
-        "a job whose pods are gone is Suspended",
-        gone("STOPPED"),
-        "Suspended",
-        "Suspended",
-        life=[runs(), SUSPEND],
-        deletes=frozenset({AGENT}),
-    ),
+    Row("a driver that stopped as asked is released", runs("STOPPED"), SUSPENDING, life=[runs(), SUSPEND], deletes=ALL),
+    Row("a job whose pods are gone is Suspended", gone("STOPPED"), SUSPENDED, life=[runs(), SUSPEND], deletes={AGENT}),
     Row(
         "a job that is suspended between two attempts waits for no pause",
         gone("FAILED"),
-        "Suspended",
-        "Suspended",
-        life=[runs("FAILED", failure="infrastructure"), SUSPEND],
-        deletes=frozenset({AGENT}),
+        SUSPENDED,
+        life=[fails("infrastructure"), SUSPEND],
+        deletes={AGENT},
     ),
     Row(
         "a job that is no longer suspended goes on from its preflight",
         gone("STOPPED"),
-        "Preflight",
-        "AwaitingPreflight",
+        PREFLIGHT,
         life=[runs(), SUSPEND, runs("STOPPED"), gone("STOPPED"), GO_ON],
-        applies=frozenset({POD}),
+        applies={POD},
     ),
     Row(
         "a job that goes on counts its new head as the next incarnation",
         runs(incarnation=2),
-        "Running",
-        "RolloutsAdvancing",
+        RUNNING,
         life=[runs(), SUSPEND, runs("STOPPED"), gone("STOPPED"), GO_ON],
     ),
     Row(
         "a suspend that is taken back while the driver runs lets it run",
         runs(request=ASKED),
-        "Running",
-        "RolloutsAdvancing",
+        RUNNING,
         life=[runs(), SUSPEND, runs(), GO_ON],
-        deletes=frozenset({REQUEST}),
+        deletes={REQUEST},
     ),
     Row(
         "a driver that stops although the suspend was taken back costs no attempt",
         runs("STOPPED"),
-        "StartingTrainer",
-        "WaitingForOldPods",
+        WAITS,
         life=[runs(), SUSPEND, runs(), GO_ON],
-        deletes=frozenset({RAY}),
+        deletes={RAY},
     ),
 ]
 
@@ -311,7 +246,7 @@ def test(row: Row) -> None:
     for step in row.life:
         job = edited(job, step) if isinstance(step, dict) else then(job, decide(job, step))
     decided = decide(job, row.seen, after=row.after)
-    assert (decided.status.phase, decided.status.reason) == (row.phase, row.reason), decided.status.message
+    assert (decided.status.phase, decided.status.reason) == row.outcome, decided.status.message
     applied = {name for name in hrl.applied(decided) if name.split("/")[0] not in SUPPORT and name not in SUPPORT}
     assert applied == row.applies
     assert set(hrl.deleted(decided)) == row.deletes
@@ -321,14 +256,14 @@ def edited(job: HarborRLJob, changes: dict[str, Any]) -> HarborRLJob:
     return replace(job, spec=job.spec.model_copy(update=changes))
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.phase in ("Succeeded", "Failed")], ids=spelled)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.reason_of_end], ids=spelled)
 def test_however_a_job_ends_it_holds_nothing_that_costs_unless_it_was_told_to(row: Row) -> None:
     held = {f"RayCluster/{name}" for name in row.seen.ray_clusters} | ({AGENT} if row.seen.agent_servers else set())
     assert held - row.deletes == ({RAY} if "retries.keepClusterSeconds" in row.spec else set())
 
 
 def test_every_end_has_a_row() -> None:
-    ends = {row.reason for row in ROWS if row.phase in ("Succeeded", "Failed")}
+    ends = {row.reason_of_end for row in ROWS} - {None}
     assert ends == {
         Reason.COMPLETED,
         Reason.RESTART_AT_ZERO,
@@ -339,7 +274,7 @@ def test_every_end_has_a_row() -> None:
 
 
 def test_every_phase_is_reached_by_a_row() -> None:
-    phases = {row.phase for row in ROWS}
+    phases = {row.outcome[0] for row in ROWS}
     assert phases == {
         "StartingAgentServer",
         "Refused",
