@@ -134,7 +134,7 @@ def _release(draft: Draft) -> Plan:
         suspension = suspension.model_copy(update={"released_at": draft.text_now, "withdrawn": False})
     held = len(draft.observed.trainer_pods)
     if not held and suspension.lost_rollouts is None:
-        end = work_end(draft, at_latest=_killed_by(draft, suspension))
+        end = work_end(draft, at_latest=_killed_by(draft))
         suspension = suspension.model_copy(update={"lost_rollouts": account(draft, end.at).rollouts})
     draft.fields["suspension"] = suspension
     verdict = _verdict(draft, held, suspension.lost_rollouts or 0)
@@ -146,10 +146,12 @@ def _release(draft: Draft) -> Plan:
     return draft.end(phase, verdict, requeue_after=RELEASE_SECONDS if held else None)
 
 
-def _killed_by(draft: Draft, suspension: SuspensionStatus) -> datetime:
-    """When the kubelet has ended what did not end by itself."""
-    released = from_text(suspension.released_at or draft.text_now)
-    return released + timedelta(seconds=draft.job.spec.checkpoint.grace_seconds)
+def _killed_by(draft: Draft) -> datetime | None:
+    """When the kubelet has ended what an earlier pass released; None where no pass saw anything to release."""
+    before = draft.job.status.suspension
+    if before is None or before.released_at is None:
+        return None
+    return from_text(before.released_at) + timedelta(seconds=draft.job.spec.checkpoint.grace_seconds)
 
 
 def _verdict(draft: Draft, held: int, lost: int) -> Verdict:

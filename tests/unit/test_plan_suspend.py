@@ -172,6 +172,15 @@ def test_the_gpu_time_of_a_driver_that_never_answered_ends_with_the_grace_of_its
     assert lost.gpu_hours == pytest.approx(2 * 8 * 90 / 3600, abs=0.01)
 
 
+def test_the_gpu_time_of_a_head_that_was_gone_before_the_suspend_ends_with_its_last_sign_of_life() -> None:
+    report = hrl.progress(changes={"checkpoint": None, "observedAt": hrl.ago(-3600)})
+    suspended = job({"trainer.engine": "miles", "trainer.gpusPerNode": 8})
+    gone = hrl.world(deployment=hrl.deployment(), progress=report, progress_exists=True)
+    lost = decide(suspended, gone, after=86_400).status.lost
+    assert lost is not None
+    assert lost.gpu_hours == pytest.approx(2 * 8, abs=0.01)
+
+
 class TestASuspendTakenBack:
     def asked(self) -> HarborRLJob:
         return then(job(), decide(job(), running_world(job())), suspend=True)
