@@ -1,22 +1,26 @@
 """What idle jobs cost: the real operator process against a real API server without nodes.
 
 `PYTHONPATH=operator:. python benchmarks/operator_scale.py` prints a JSON document, and writes it with `--output`. A job
-is idle while its agent server, which no kubelet starts, is awaited. Measured over `--seconds` once all are settled: CPU
-time and memory of the operator, its requests and writes by its own metrics, and the time from an edit of a spec to the
-status that has seen it.
+is idle while its agent server, which no kubelet starts, is awaited. `--black-holes` of the jobs bring an agent server
+of their own instead, at an address that takes connections and never answers. Measured over `--seconds` once all are
+settled: CPU time and memory of the operator, its requests and writes by its own metrics, and the time from an edit of a
+spec, of a job that has no black hole, to the status that has seen it.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +41,20 @@ SPEC: dict[str, Any] = {
     "trainer": {"engine": "native", "config": CONFIG},
 }
 WRITES = ("create", "update", "patch", "delete")
+LOOK_SECONDS = 2.0
+"""Between two points of the time line."""
 
 
 class Operator:
     """The process and what it says of itself."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
-        self._process, self._port = process, port
+    def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+        self._process, self._port, self._log = process, port, log
 
     async def metrics(self) -> str:
         if self._process.returncode is not None:
-            raise RuntimeError(f"the operator ended with {self._process.returncode}: is this machine too busy for it?")
+            said = self._log.read_text()[-2000:]
+            raise RuntimeError(f"the operator ended with {self._process.returncode}; too busy a machine? {said}")
         try:
             url = f"http://127.0.0.1:{self._port}/metrics"
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
@@ -77,7 +84,18 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float) -> float:
     return time.monotonic() - begun
 
 
-async def measure(plane: RunningControlPlane, jobs: int, seconds: float, edits: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Load:
+    """What the operator is given."""
+
+    jobs: int
+    black_holes: int
+    """The first of the jobs."""
+    seconds: float
+    edits: int
+
+
+async def measure(plane: RunningControlPlane, load: Load) -> dict[str, Any]:
     cluster = await Cluster.connect(str(plane.kubeconfig))
     await prepare(cluster)
     (port,) = free_ports(1)
@@ -87,13 +105,19 @@ async def measure(plane: RunningControlPlane, jobs: int, seconds: float, edits: 
         "HARBORRL_PROBE_PORT": str(port),
         "HARBORRL_OPERATOR_NAMESPACE": NAMESPACE,
     }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "harborrl_operator", env=environment, stderr=asyncio.subprocess.DEVNULL
-    )
+    log = plane.directory / "operator.log"
+    with log.open("w") as stream:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "harborrl_operator", env=environment, stderr=stream
+        )
     try:
-        return await observe(cluster, Operator(process, port), jobs, seconds, edits)
+        with socket.create_server(("127.0.0.1", 0)) as hole:
+            hole.setblocking(False)
+            seen = await observe(cluster, Operator(process, port, log), load, hole.getsockname()[1])
+            return seen | {"connections_to_black_holes": connections(hole)}
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
         await cluster.close()
 
@@ -109,35 +133,72 @@ async def prepare(cluster: Cluster) -> None:
     await cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease})
 
 
-async def observe(cluster: Cluster, operator: Operator, jobs: int, seconds: float, edits: int) -> dict[str, Any]:
+def connections(hole: socket.socket) -> int:
+    """How many wait to be taken."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            hole.accept()[0].close()
+            count += 1
+    return count
+
+
+async def observe(cluster: Cluster, operator: Operator, load: Load, hole: int) -> dict[str, Any]:
     begun = time.monotonic()
-    for index in range(jobs):
+    line: list[dict[str, float]] = []
+    follower = asyncio.create_task(follow(operator, line, begun))
+    for index in range(load.jobs):
         meta = {"name": f"j{index}", "namespace": NAMESPACE}
-        await cluster.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": SPEC})
+        spec = SPEC | ({"agentServer": {"url": f"http://localhost:{hole}"}} if index < load.black_holes else {})
+        await cluster.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec})
 
     async def settled() -> bool:
-        phases = sample(await operator.metrics(), "harborrl_jobs")
-        return phases.get('phase="StartingAgentServer"', 0) == jobs
+        return judged(await operator.metrics()) == load.jobs
 
     created = time.monotonic() - begun
     await until(settled, 1800)
     all_judged = time.monotonic() - begun
     await asyncio.sleep(35)  # the first pass after the last event
-    idle = await rest(operator, jobs, seconds)
-    latencies = [await edit(cluster, index % jobs) for index in range(edits)]
-    ordered = sorted(latencies)
+    follower.cancel()
+    idle = await rest(operator, load.jobs, load.seconds)
+    others = load.jobs - load.black_holes
+    latencies = sorted([await edit(cluster, load.black_holes + index % others) for index in range(load.edits)])
     return {
-        "jobs": jobs,
+        "jobs": load.jobs,
+        "black_holes": load.black_holes,
+        "machine": machine(),
         "create_seconds": round(created, 1),
         "all_judged_seconds": round(all_judged, 1),
         **idle,
-        "edits": edits,
+        "edits": load.edits,
         "spec_change_to_status_seconds": {
-            "p50": round(statistics.median(ordered), 2),
-            "p99": round(ordered[min(int(0.99 * edits), edits - 1)], 2),
-            "max": round(ordered[-1], 2),
+            "p50": round(statistics.median(latencies), 2),
+            "p99": round(latencies[min(int(0.99 * load.edits), load.edits - 1)], 2),
+            "max": round(latencies[-1], 2),
+            "all": [round(latency, 2) for latency in latencies],
         },
+        "time_line": line,
     }
+
+
+def judged(metrics: str) -> int:
+    """Jobs that were looked at and let in."""
+    phases = sample(metrics, "harborrl_jobs")
+    return int(sum(phases.get(f'phase="{phase}"', 0) for phase in ("StartingAgentServer", "Preflight")))
+
+
+async def follow(operator: Operator, line: list[dict[str, float]], begun: float) -> None:
+    """Until cancelled: how far the operator has come."""
+    while True:
+        text = await operator.metrics()
+        point = {"seconds": time.monotonic() - begun, "judged": judged(text), "resident_mib": operator.resident_mib()}
+        line.append({name: round(value, 1) for name, value in point.items()})
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def machine() -> dict[str, float]:
+    """On what it ran, and how busy others kept that."""
+    return {"cores": os.cpu_count() or 0, "load_15_minutes": round(os.getloadavg()[2], 1)}
 
 
 async def rest(operator: Operator, jobs: int, seconds: float) -> dict[str, Any]:
@@ -184,6 +245,7 @@ async def edit(cluster: Cluster, index: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=500)
+    parser.add_argument("--black-holes", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--edits", type=int, default=100)
     parser.add_argument("--output", type=Path)
@@ -191,11 +253,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder) / "cp") as plane:
         install(plane, Path(folder))
         plane.kill("kube-controller-manager")
-        result = asyncio.run(measure(plane, chosen.jobs, chosen.seconds, chosen.edits))
-    text = json.dumps(result, indent=1)
+        load = Load(chosen.jobs, chosen.black_holes, chosen.seconds, chosen.edits)
+        result = asyncio.run(measure(plane, load))
+    text = document(result)
     if chosen.output:
         chosen.output.write_text(text + "\n")
     sys.stdout.write(text + "\n")
+
+
+def document(result: dict[str, Any]) -> str:
+    """One line a field, long lists included."""
+    fields = ",\n".join(f' "{name}": {json.dumps(value)}' for name, value in result.items())
+    return f"{{\n{fields}\n}}"
 
 
 def install(plane: RunningControlPlane, folder: Path) -> None:
