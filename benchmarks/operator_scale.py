@@ -46,15 +46,30 @@ LOOK_SECONDS = 2.0
 
 
 class Operator:
-    """The process and what it says of itself."""
+    """The process, started again when it ends by itself, as a kubelet does; and what it says of itself."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
-        self._process, self._port, self._log = process, port, log
+    def __init__(self, environment: dict[str, str], port: int) -> None:
+        self._environment, self._port = environment, port
+        self._process: asyncio.subprocess.Process | None = None
+        self.starts = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        command = [sys.executable, "-m", "harborrl_operator"]
+        try:
+            while True:
+                self.starts += 1
+                self._process = await asyncio.create_subprocess_exec(
+                    *command, env=self._environment, stderr=asyncio.subprocess.DEVNULL
+                )
+                await self._process.wait()
+        finally:
+            if self._process is not None and self._process.returncode is None:
+                self._process.terminate()
+                await self._process.wait()
 
     async def metrics(self) -> str:
-        if self._process.returncode is not None:
-            said = self._log.read_text()[-2000:]
-            raise RuntimeError(f"the operator ended with {self._process.returncode}; too busy a machine? {said}")
+        """Empty while nothing listens."""
         try:
             url = f"http://127.0.0.1:{self._port}/metrics"
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
@@ -63,12 +78,18 @@ class Operator:
             return ""
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_mib(self) -> float:
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    @property
+    def _pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("the operator has not been started")
+        return self._process.pid
 
 
 def sample(text: str, name: str) -> dict[str, float]:
@@ -105,20 +126,17 @@ async def measure(plane: RunningControlPlane, load: Load) -> dict[str, Any]:
         "HARBORRL_PROBE_PORT": str(port),
         "HARBORRL_OPERATOR_NAMESPACE": NAMESPACE,
     }
-    log = plane.directory / "operator.log"
-    with log.open("w") as stream:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "harborrl_operator", env=environment, stderr=stream
-        )
+    operator = Operator(environment, port)
+    running = asyncio.create_task(operator.run())
+    await asyncio.sleep(1)
     try:
         with socket.create_server(("127.0.0.1", 0)) as hole:
             hole.setblocking(False)
-            seen = await observe(cluster, Operator(process, port, log), load, hole.getsockname()[1])
-            return seen | {"connections_to_black_holes": connections(hole)}
+            seen = await observe(cluster, operator, load, hole.getsockname()[1])
+            return seen | {"connections_to_black_holes": connections(hole), "operator_starts": operator.starts}
     finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
         await cluster.close()
 
 
@@ -190,9 +208,13 @@ def judged(metrics: str) -> int:
 async def follow(operator: Operator, line: list[dict[str, float]], begun: float) -> None:
     """Until cancelled: how far the operator has come."""
     while True:
-        text = await operator.metrics()
-        point = {"seconds": time.monotonic() - begun, "judged": judged(text), "resident_mib": operator.resident_mib()}
-        line.append({name: round(value, 1) for name, value in point.items()})
+        if text := await operator.metrics():
+            point = {
+                "seconds": time.monotonic() - begun,
+                "judged": judged(text),
+                "resident_mib": operator.resident_mib(),
+            }
+            line.append({name: round(value, 1) for name, value in point.items()})
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -203,9 +225,14 @@ def machine() -> dict[str, float]:
 
 async def rest(operator: Operator, jobs: int, seconds: float) -> dict[str, Any]:
     """What the operator does while nothing changes."""
+    starts = operator.starts
     before, cpu, begun = await operator.metrics(), operator.cpu_seconds(), time.monotonic()
     await asyncio.sleep(seconds)
     after, passed = await operator.metrics(), time.monotonic() - begun
+    if operator.starts != starts:
+        raise RuntimeError(
+            "the operator ended and was started again: this machine is too busy to say what idling costs"
+        )
     calls = {
         labels: value - sample(before, "harborrl_api_calls_total").get(labels, 0)
         for labels, value in sample(after, "harborrl_api_calls_total").items()
