@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import re
 import socket
@@ -191,7 +192,7 @@ async def observe(cluster: Cluster, operator: Operator, load: Load, hole: int) -
         "edits": load.edits,
         "spec_change_to_status_seconds": {
             "p50": round(statistics.median(latencies), 2),
-            "p99": round(latencies[min(int(0.99 * load.edits), load.edits - 1)], 2),
+            "p99": round(latencies[math.ceil(0.99 * load.edits) - 1], 2),
             "max": round(latencies[-1], 2),
             "all": [round(latency, 2) for latency in latencies],
         },
