@@ -1,22 +1,27 @@
 """What idle jobs cost: the real operator process against a real API server without nodes.
 
 `PYTHONPATH=operator:. python benchmarks/operator_scale.py` prints a JSON document, and writes it with `--output`. A job
-is idle while its agent server, which no kubelet starts, is awaited. Measured over `--seconds` once all are settled: CPU
-time and memory of the operator, its requests and writes by its own metrics, and the time from an edit of a spec to the
-status that has seen it.
+is idle while its agent server, which no kubelet starts, is awaited. `--black-holes` of the jobs bring an agent server
+of their own instead, at an address that takes connections and never answers. Measured over `--seconds` once all are
+settled: CPU time and memory of the operator, its requests and writes by its own metrics, and the time from an edit of a
+spec, of a job that has no black hole, to the status that has seen it.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
+import math
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +42,35 @@ SPEC: dict[str, Any] = {
     "trainer": {"engine": "native", "config": CONFIG},
 }
 WRITES = ("create", "update", "patch", "delete")
+LOOK_SECONDS = 2.0
+"""Between two points of the time line."""
 
 
 class Operator:
-    """The process and what it says of itself."""
+    """The process, started again when it ends by itself, as a kubelet does; and what it says of itself."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
-        self._process, self._port = process, port
+    def __init__(self, environment: dict[str, str], port: int) -> None:
+        self._environment, self._port = environment, port
+        self._process: asyncio.subprocess.Process | None = None
+        self.starts = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        command = [sys.executable, "-m", "harborrl_operator"]
+        try:
+            while True:
+                self.starts += 1
+                self._process = await asyncio.create_subprocess_exec(
+                    *command, env=self._environment, stderr=asyncio.subprocess.DEVNULL
+                )
+                await self._process.wait()
+        finally:
+            if self._process is not None and self._process.returncode is None:
+                self._process.terminate()
+                await self._process.wait()
 
     async def metrics(self) -> str:
-        if self._process.returncode is not None:
-            raise RuntimeError(f"the operator ended with {self._process.returncode}: is this machine too busy for it?")
+        """Empty while nothing listens."""
         try:
             url = f"http://127.0.0.1:{self._port}/metrics"
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
@@ -56,12 +79,18 @@ class Operator:
             return ""
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_mib(self) -> float:
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    @property
+    def _pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("the operator has not been started")
+        return self._process.pid
 
 
 def sample(text: str, name: str) -> dict[str, float]:
@@ -77,7 +106,18 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float) -> float:
     return time.monotonic() - begun
 
 
-async def measure(plane: RunningControlPlane, jobs: int, seconds: float, edits: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Load:
+    """What the operator is given."""
+
+    jobs: int
+    black_holes: int
+    """The first of the jobs."""
+    seconds: float
+    edits: int
+
+
+async def measure(plane: RunningControlPlane, load: Load) -> dict[str, Any]:
     cluster = await Cluster.connect(str(plane.kubeconfig))
     await prepare(cluster)
     (port,) = free_ports(1)
@@ -87,14 +127,17 @@ async def measure(plane: RunningControlPlane, jobs: int, seconds: float, edits: 
         "HARBORRL_PROBE_PORT": str(port),
         "HARBORRL_OPERATOR_NAMESPACE": NAMESPACE,
     }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "harborrl_operator", env=environment, stderr=asyncio.subprocess.DEVNULL
-    )
+    operator = Operator(environment, port)
+    running = asyncio.create_task(operator.run())
+    await asyncio.sleep(1)
     try:
-        return await observe(cluster, Operator(process, port), jobs, seconds, edits)
+        with socket.create_server(("127.0.0.1", 0)) as hole:
+            hole.setblocking(False)
+            seen = await observe(cluster, operator, load, hole.getsockname()[1])
+            return seen | {"connections_to_black_holes": connections(hole), "operator_starts": operator.starts}
     finally:
-        process.terminate()
-        await process.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
         await cluster.close()
 
 
@@ -109,42 +152,88 @@ async def prepare(cluster: Cluster) -> None:
     await cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease})
 
 
-async def observe(cluster: Cluster, operator: Operator, jobs: int, seconds: float, edits: int) -> dict[str, Any]:
+def connections(hole: socket.socket) -> int:
+    """How many wait to be taken."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            hole.accept()[0].close()
+            count += 1
+    return count
+
+
+async def observe(cluster: Cluster, operator: Operator, load: Load, hole: int) -> dict[str, Any]:
     begun = time.monotonic()
-    for index in range(jobs):
+    line: list[dict[str, float]] = []
+    follower = asyncio.create_task(follow(operator, line, begun))
+    for index in range(load.jobs):
         meta = {"name": f"j{index}", "namespace": NAMESPACE}
-        await cluster.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": SPEC})
+        spec = SPEC | ({"agentServer": {"url": f"http://localhost:{hole}"}} if index < load.black_holes else {})
+        await cluster.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec})
 
     async def settled() -> bool:
-        phases = sample(await operator.metrics(), "harborrl_jobs")
-        return phases.get('phase="StartingAgentServer"', 0) == jobs
+        return judged(await operator.metrics()) == load.jobs
 
     created = time.monotonic() - begun
     await until(settled, 1800)
     all_judged = time.monotonic() - begun
     await asyncio.sleep(35)  # the first pass after the last event
-    idle = await rest(operator, jobs, seconds)
-    latencies = [await edit(cluster, index % jobs) for index in range(edits)]
-    ordered = sorted(latencies)
+    follower.cancel()
+    idle = await rest(operator, load.jobs, load.seconds)
+    others = load.jobs - load.black_holes
+    latencies = sorted([await edit(cluster, load.black_holes + index % others) for index in range(load.edits)])
     return {
-        "jobs": jobs,
+        "jobs": load.jobs,
+        "black_holes": load.black_holes,
+        "machine": machine(),
         "create_seconds": round(created, 1),
         "all_judged_seconds": round(all_judged, 1),
         **idle,
-        "edits": edits,
+        "edits": load.edits,
         "spec_change_to_status_seconds": {
-            "p50": round(statistics.median(ordered), 2),
-            "p99": round(ordered[min(int(0.99 * edits), edits - 1)], 2),
-            "max": round(ordered[-1], 2),
+            "p50": round(statistics.median(latencies), 2),
+            "p99": round(latencies[math.ceil(0.99 * load.edits) - 1], 2),
+            "max": round(latencies[-1], 2),
+            "all": [round(latency, 2) for latency in latencies],
         },
+        "time_line": line,
     }
+
+
+def judged(metrics: str) -> int:
+    """Jobs that were looked at and let in."""
+    phases = sample(metrics, "harborrl_jobs")
+    return int(sum(phases.get(f'phase="{phase}"', 0) for phase in ("StartingAgentServer", "Preflight")))
+
+
+async def follow(operator: Operator, line: list[dict[str, float]], begun: float) -> None:
+    """Until cancelled: how far the operator has come."""
+    while True:
+        if text := await operator.metrics():
+            point = {
+                "seconds": time.monotonic() - begun,
+                "judged": judged(text),
+                "resident_mib": operator.resident_mib(),
+            }
+            line.append({name: round(value, 1) for name, value in point.items()})
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def machine() -> dict[str, float]:
+    """On what it ran, and how busy others kept that."""
+    return {"cores": os.cpu_count() or 0, "load_15_minutes": round(os.getloadavg()[2], 1)}
 
 
 async def rest(operator: Operator, jobs: int, seconds: float) -> dict[str, Any]:
     """What the operator does while nothing changes."""
+    starts = operator.starts
     before, cpu, begun = await operator.metrics(), operator.cpu_seconds(), time.monotonic()
     await asyncio.sleep(seconds)
     after, passed = await operator.metrics(), time.monotonic() - begun
+    if operator.starts != starts:
+        raise RuntimeError(
+            "the operator ended and was started again: this machine is too busy to say what idling costs"
+        )
     calls = {
         labels: value - sample(before, "harborrl_api_calls_total").get(labels, 0)
         for labels, value in sample(after, "harborrl_api_calls_total").items()
@@ -184,6 +273,7 @@ async def edit(cluster: Cluster, index: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=500)
+    parser.add_argument("--black-holes", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--edits", type=int, default=100)
     parser.add_argument("--output", type=Path)
@@ -191,11 +281,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder) / "cp") as plane:
         install(plane, Path(folder))
         plane.kill("kube-controller-manager")
-        result = asyncio.run(measure(plane, chosen.jobs, chosen.seconds, chosen.edits))
-    text = json.dumps(result, indent=1)
+        load = Load(chosen.jobs, chosen.black_holes, chosen.seconds, chosen.edits)
+        result = asyncio.run(measure(plane, load))
+    text = document(result)
     if chosen.output:
         chosen.output.write_text(text + "\n")
     sys.stdout.write(text + "\n")
+
+
+def document(result: dict[str, Any]) -> str:
+    """One line a field, long lists included."""
+    fields = ",\n".join(f' "{name}": {json.dumps(value)}' for name, value in result.items())
+    return f"{{\n{fields}\n}}"
 
 
 def install(plane: RunningControlPlane, folder: Path) -> None:

@@ -4,12 +4,14 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 from kubernetes.aio import client, config
 
 from harborrl_operator.constants import API_VERSION, FIELD_MANAGER, KIND, PLURAL
 from harborrl_operator.errors import ClusterError, UnansweredError
+from harborrl_operator.shared_read import SharedRead
 from harborrl_operator.transport import Answer, Request, Send, over_http
 
 
@@ -57,6 +59,8 @@ class Cluster:
     async def connect(cls, kubeconfig: str | None = None, *, impersonate: str | None = None) -> Self:
         """In-cluster when we are a pod and no kubeconfig is named, else by kubeconfig; `impersonate` acts as a user."""
         settings = client.Configuration()
+        # The queue bounds the passes. A bound here would let requests that hang hold up the lease as well.
+        settings.connection_pool_maxsize = 0
         if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config(settings)
         else:
@@ -89,6 +93,17 @@ class Cluster:
         query = tuple(q for q in (("labelSelector", selector), ("fieldSelector", fields)) if q[1])
         found = await self._ask(Request("list", kind, _path(kind, namespace), query), f"list {kind}")
         return list(found["items"])
+
+    async def find_shared(self, kind: str, namespace: str | None) -> list[dict[str, Any]]:
+        """As `find`, by one request for all passes that ask at about the same time; the objects are read only."""
+        key = (kind, namespace)
+        if key not in self._shared:
+            self._shared[key] = SharedRead(lambda: self.find(kind, namespace))
+        return await self._shared[key]()
+
+    @cached_property
+    def _shared(self) -> dict[tuple[str, str | None], SharedRead[list[dict[str, Any]]]]:
+        return {}
 
     async def serves(self, kind: str) -> bool:
         """Whether the API server knows this kind; asked of its discovery, which everybody may read."""

@@ -1,13 +1,13 @@
 """Reads what others have a say in and admission depends on: quotas and nodes of the sandboxes, jobs beside this one."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import KIND
 from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, InvalidJobError, Settings, parse_job
-from harborrl_operator.observed import Object, Surroundings, pod_phase
+from harborrl_operator.observed import Object, Surroundings, name_of, pod_phase
 
 
 async def read_surroundings(
@@ -16,7 +16,7 @@ async def read_surroundings(
     """Asked for until there is a RayCluster; a running attempt keeps what it was admitted with."""
     server = job.spec.agent_server
     if server.url is not None:
-        return Surroundings(jobs=await _jobs(cluster, job.namespace))
+        return Surroundings(jobs=await _sharers(cluster, job.namespace, server.url))
     if server.sandbox.backend != "kubernetes" or not any(_has_ended(pod) for pod in preflights):
         return Surroundings()
     namespace = server.sandbox.namespace or settings.sandbox_namespace
@@ -32,10 +32,19 @@ def _has_ended(pod: Object) -> bool:
     return pod_phase(pod) in ("Succeeded", "Failed")
 
 
-async def _jobs(cluster: Cluster, namespace: str) -> tuple[HarborRLJob, ...]:
-    """Of all namespaces, or of the job's where the operator may see no other."""
-    found = await _readable(cluster, KIND, None) or await cluster.find(KIND, namespace)
-    return tuple(job for raw in found if (job := _parsed(raw)) is not None)
+async def _sharers(cluster: Cluster, namespace: str, url: str) -> tuple[HarborRLJob, ...]:
+    """Of all namespaces, or of `namespace` where the operator may see no other.
+
+    Of hundreds of jobs a few can share a server: parsing all of them in each pass would hold up everything else.
+    """
+    found = await _readable(cluster, KIND, None) or await cluster.find_shared(KIND, namespace)
+    may_share = (raw for raw in found if _brings_a_server(raw) or name_of(raw) in url)
+    return tuple(job for raw in may_share if (job := _parsed(raw)) is not None)
+
+
+def _brings_a_server(raw: Object) -> bool:
+    server = (raw.get("spec") or {}).get("agentServer")
+    return isinstance(server, Mapping) and bool(server.get("url"))
 
 
 def _parsed(raw: Object) -> HarborRLJob | None:
@@ -48,7 +57,7 @@ def _parsed(raw: Object) -> HarborRLJob | None:
 async def _readable(cluster: Cluster, kind: str, namespace: str | None) -> list[dict[str, object]]:
     """Nothing where the operator's rights end: these reads make a verdict better, they are no condition for one."""
     try:
-        return await cluster.find(kind, namespace)
+        return await cluster.find_shared(kind, namespace)
     except ClusterError as error:
         if error.is_refusal:
             return []

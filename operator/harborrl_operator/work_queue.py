@@ -1,4 +1,8 @@
-"""One queue of keys: many events of one job become one pass, and a job never has two passes at once."""
+"""One queue of keys: many events of one job become one pass, and a job never has two passes at once.
+
+A pass that fails or hangs holds nobody up: the first is tried again with back-off, the second, which waits for an
+answer of the API server (behind a webhook that is down, say), gives its place to another job after a while.
+"""
 
 import asyncio
 import logging
@@ -12,17 +16,30 @@ Key = tuple[str, str]
 SETTLE_SECONDS = 0.2
 """Events of one change come in bursts; waiting this long makes them one pass."""
 
+PATIENCE_SECONDS = 2.0
+"""After which a pass no longer counts towards those that may run at once: it computes nothing, it waits."""
+
+MOST_AT_ONCE = 64
+"""Passes, those that only wait included: each holds a few connections and what it has read."""
+
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 60.0
 
 
 class WorkQueue:
     """`work(key)` returns the seconds after which to look again, or None. An exception is retried with back-off."""
 
-    def __init__(self, work: Callable[[Key], Awaitable[float | None]], concurrency: int = 8) -> None:
+    def __init__(
+        self,
+        work: Callable[[Key], Awaitable[float | None]],
+        concurrency: int = 8,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._work = work
-        self._concurrency = concurrency
+        self._concurrency, self._patience = concurrency, patience
         self._due: dict[Key, float] = {}
         self._running: dict[Key, asyncio.Task[None]] = {}
+        self._places: dict[Key, asyncio.TimerHandle] = {}
+        """Of the passes that run, those that have not waited for long, and what will take their place from them."""
         self._failures: dict[Key, tuple[int, str]] = {}
         """How often in a row, and how last."""
         self._wake = asyncio.Event()
@@ -56,12 +73,18 @@ class WorkQueue:
         for due, key in waiting:
             if due > now:
                 return due - now
-            if len(self._running) >= self._concurrency:
+            if len(self._places) >= self._concurrency or len(self._running) >= MOST_AT_ONCE:
                 return None
             del self._due[key]
-            task = asyncio.create_task(self._one(key), name=f"reconcile {key[0]}/{key[1]}")
-            self._running[key] = task
+            self._running[key] = asyncio.create_task(self._one(key), name=f"reconcile {key[0]}/{key[1]}")
+            self._places[key] = asyncio.get_running_loop().call_later(self._patience, self._give_place, key)
         return None
+
+    def _give_place(self, key: Key) -> None:
+        place = self._places.pop(key, None)
+        if place is not None:
+            place.cancel()
+        self._wake.set()
 
     async def _one(self, key: Key) -> None:
         again: float | None = None
@@ -69,7 +92,7 @@ class WorkQueue:
             again = await self.once(key)
         finally:
             del self._running[key]
-            self._wake.set()
+            self._give_place(key)
         if again is not None:
             self.add(key, again)
 

@@ -1,6 +1,7 @@
 """Ray's job REST API as Ray 2.60 was seen to answer, with the driver's life in the test's hands."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,8 @@ class FakeRay:
     """The dashboard refuses connections."""
     lose_answers: int = 0
     """So many submissions are taken but their answers lost on the way."""
+    asked: Counter[str] = field(default_factory=Counter)
+    """Requests by what they ask for: `logs`, or any other."""
     refuse: str = ""
     """Text with which submissions are refused as invalid (HTTP 400)."""
 
@@ -48,6 +51,7 @@ class FakeRay:
             job.message = f"Job entrypoint command failed with exit code {exit_code}, last available logs:\n{logs}"
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked["logs" if request.url.path.endswith("/logs") else "any other"] += 1
         if self.down:
             raise httpx.ConnectError("connection refused", request=request)
         parts = request.url.path.strip("/").split("/")

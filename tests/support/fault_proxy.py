@@ -55,6 +55,14 @@ class Fault:
         return True
 
 
+@dataclass(frozen=True)
+class Delay:
+    """Answers that match, and what their watches tell, arrive this much later than the server sent them, or more."""
+
+    matches: Callable[[Call], bool]
+    seconds: float
+
+
 @dataclass
 class FaultProxy:
     """`url` is what the operator is given."""
@@ -62,6 +70,7 @@ class FaultProxy:
     plane: RunningControlPlane
     calls: list[Call] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    delays: list[Delay] = field(default_factory=list)
     port: int = 0
     _streams: list[tuple[Call, "asyncio.Future[bool]"]] = field(default_factory=list)
     """Open watches; the future is set to True to cut one, to False to make it silent."""
@@ -142,7 +151,9 @@ class FaultProxy:
         async with answer:
             kept = {key: value for key, value in answer.headers.items() if key.lower() not in _HOP}
             if not call.is_watch:
-                return web.Response(status=answer.status, headers=kept, body=await answer.read())
+                body = await answer.read()
+                await self._be_late(call)
+                return web.Response(status=answer.status, headers=kept, body=body)
             out = web.StreamResponse(status=answer.status, headers=kept)
             await out.prepare(request)
             await self._stream(answer, out, call)
@@ -164,9 +175,13 @@ class FaultProxy:
                 chunk = read.result()
                 if not chunk:
                     return
+                await self._be_late(call)
                 await out.write(chunk)
         finally:
             self._streams.remove(entry)
+
+    async def _be_late(self, call: Call) -> None:
+        await asyncio.sleep(max((delay.seconds for delay in self.delays if delay.matches(call)), default=0.0))
 
     async def _error_event(self, request: web.Request, code: int) -> web.StreamResponse:
         out = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -27,6 +27,7 @@ class OperatorProcess:
     port: int
     log: Path
     started: float
+    spawn: Callable[[], Awaitable[asyncio.subprocess.Process]]
 
     async def ask(self, path: str) -> tuple[int, str]:
         """Status and text; 0 while nothing listens."""
@@ -63,6 +64,12 @@ class OperatorProcess:
     @property
     def has_ended(self) -> bool:
         return self.process.returncode is not None
+
+    async def keep(self) -> None:
+        """Start it again whenever it ends, as a kubelet does; until cancelled."""
+        while True:
+            await self.process.wait()
+            self.process = await self.spawn()
 
     def lines(self) -> list[str]:
         return self.log.read_text().splitlines()
@@ -101,17 +108,32 @@ async def operator_process(
         **{f"HARBORRL_{key.upper()}": value for key, value in settings.items()},
     }
     log = folder / f"{name}.log"
-    with log.open("w") as stream:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "harborrl_operator", env=environment, stdout=stream, stderr=stream, cwd=folder
-        )
-    running = OperatorProcess(name, process, port, log, time.monotonic())
+    command = (sys.executable, "-m", "harborrl_operator")
+
+    async def spawn() -> asyncio.subprocess.Process:
+        with log.open("a") as stream:
+            return await asyncio.create_subprocess_exec(
+                *command, env=environment, stdout=stream, stderr=stream, cwd=folder
+            )
+
+    running = OperatorProcess(name, await spawn(), port, log, time.monotonic(), spawn)
     try:
         yield running
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        if running.process.returncode is None:
+            running.process.kill()
+            await running.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def kept_running(operator: OperatorProcess) -> AsyncIterator[OperatorProcess]:
+    """For what must hold whether or not a busy machine cost the operator its lease."""
+    keeper = asyncio.create_task(operator.keep())
+    try:
+        yield operator
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
 
 
 async def until(holds: Callable[[], Awaitable[object]], seconds: float, what: str = "") -> float:

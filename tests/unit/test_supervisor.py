@@ -233,6 +233,14 @@ async def test_the_oldest_trial_is_told_by_its_begin_which_stays_while_it_is_the
     assert len(set(told)) == 1
 
 
+async def test_a_quiet_hour_costs_the_dashboard_a_log_each_minute_and_a_question_each_two_seconds(pod: Pod) -> None:
+    """ray#39535, #37894: a dashboard that many polls and logs made slow."""
+    pod.clock.at(5, pod.run_driver)
+    await pod.supervise(3600)
+    assert 0 < pod.ray.asked["logs"] <= 3600 / 60 + 1
+    assert 0 < pod.ray.asked["any other"] <= 3600 / 2 + 10
+
+
 async def test_nothing_is_written_while_nothing_changes(pod: Pod) -> None:
     pod.clock.at(5, pod.run_driver)
     await pod.supervise(3600)

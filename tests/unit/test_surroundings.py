@@ -1,5 +1,6 @@
 """What others have a say in is read when it is needed, and where the operator's rights end the job goes on."""
 
+import asyncio
 from typing import Any, override
 
 import pytest
@@ -57,6 +58,24 @@ async def test_quotas_ranges_and_nodes_are_read_once_the_preflight_has_its_numbe
 async def test_other_jobs_are_read_for_a_server_that_several_may_bring() -> None:
     assert [job.name for job in (await Counting(URL).look(URL)).jobs] == ["quickstart"]
     assert (await Counting().look()).jobs == ()
+
+
+async def test_of_many_jobs_those_are_looked_at_that_may_share_the_server() -> None:
+    url = {"agentServer.url": "http://source-agent.other.svc:30000"}
+    cluster = Counting(url)
+    for name, spec in (
+        ("source", hrl.QUICKSTART_SPEC),
+        ("beside", hrl.merged(hrl.QUICKSTART_SPEC, url)),
+        *((f"own-{index}", hrl.QUICKSTART_SPEC) for index in range(500)),
+    ):
+        cluster.put("HarborRLJob", "other", name, {"metadata": {"uid": name}, "spec": spec})
+    assert {job.name for job in (await cluster.look(url)).jobs} == {"quickstart", "source", "beside"}
+
+
+async def test_twenty_passes_at_once_list_the_jobs_once() -> None:
+    cluster = Counting(URL)
+    await asyncio.gather(*(cluster.look(URL) for _ in range(20)))
+    assert cluster.lists.count("HarborRLJob") == 1
 
 
 async def test_a_job_that_cannot_be_read_takes_nothing() -> None:
