@@ -72,8 +72,7 @@ class Elector:
     async def release(self) -> None:
         """Stop leading and let the next one follow at once. Losing this answer only makes it wait."""
         lease = self._candidate.release()
-        if lease is not None:
-            await self._exchange(Step.WRITE, lease)
+        if lease is not None and not isinstance(await self._exchange(Step.WRITE, lease), Refused):
             logger.info("lease released")
 
     async def _exchange(self, step: Step, lease: Lease) -> Lease | Refused:

@@ -20,6 +20,7 @@ Submit = Callable[..., subprocess.CompletedProcess[str]]
 START_SECONDS = 60.0
 """A Python process on a machine that is busy with other things."""
 
+LEASES = {"leases.coordination.k8s.io"}
 LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "harborrl-operator"}}
 
 
@@ -119,6 +120,23 @@ async def test_a_leader_that_cannot_renew_stops_before_the_spare_leads_and_ends_
     await until(job_is_taken_up, START_SECONDS, "the spare works on a new job")
     assert len(path.calls) == written
     assert any(call.is_watch for call in other.calls)
+
+
+async def test_a_leader_that_slept_through_its_lease_ends_when_it_wakes_and_takes_nothing_back(
+    pair: Pair, cluster: Cluster, namespace: str
+) -> None:
+    first, path = await pair.start("first")
+    await until(first.leads, START_SECONDS, "first leads")
+    second, _ = await pair.start("second")
+    await until(second.is_spare, START_SECONDS, "second is ready as a spare")
+    first.send(signal.SIGSTOP)
+    await until(second.leads, START_SECONDS, "the spare leads")
+    asked = len(path.calls)
+    first.send(signal.SIGCONT)
+    assert await first.exit_code(START_SECONDS) == 1
+    assert (await holder(cluster, namespace)).startswith("second")
+    assert {call.resource for call in path.calls[asked:] if call.verb not in ("get", "list")} <= LEASES
+    assert [line for line in first.lines() if "lease released" in line] == []
 
 
 async def holder(cluster: Cluster, namespace: str) -> str:
