@@ -3,9 +3,9 @@
 With an anchor's end the garbage collector takes its sandboxes; a binding lets the agent servers of a namespace act
 there.
 
-Of a job's own anchor that is the job, of an agent server's the pod. Neither can be the anchor's owner: owner references
-do not cross namespaces. A server that is told to stop removes its anchor itself; one that is killed cannot, and its
-successor is another pod and may not judge it.
+Of a job's own anchor that is the job until it finishes, of an agent server's the pod. Neither can be the anchor's
+owner: owner references do not cross namespaces. A server that is told to stop removes its anchor itself; one that is
+killed cannot, and its successor is another pod and may not judge it.
 """
 
 import logging
@@ -64,6 +64,8 @@ async def _loss_of_anchor(cluster: Cluster, anchor: Object, _: Settings) -> str:
     job = await cluster.get(KIND, namespace, name)
     if job is None or job["metadata"]["uid"] != uid:
         return "its job is gone"
+    if (job.get("status") or {}).get("finishedAt"):
+        return "its job has finished"
     server = (anchor.get("data") or {}).get("server")
     if not server or not anchor["metadata"].get("ownerReferences"):
         return ""  # the job's own anchor, which the servers of the job share

@@ -217,6 +217,16 @@ async def test_an_anchor_goes_with_its_job_and_not_before(
     assert await sweep(cluster, hrl.SETTINGS) == 1
 
 
+async def test_an_anchor_goes_with_the_end_of_its_job(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
+) -> None:
+    submit()
+    await cluster.create(anchor_of(await job_of(cluster, namespace), "job"))
+    ended = '{"status": {"finishedAt": "2026-01-01T12:00:00Z"}}'
+    kubectl.ok("patch", "hrl/quickstart", "-n", namespace, "--subresource=status", "--type=merge", "-p", ended)
+    assert await sweep(cluster, hrl.SETTINGS) == 1
+
+
 async def test_the_anchor_of_an_agent_server_goes_with_its_pod_and_the_jobs_own_stays(
     kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
 ) -> None:

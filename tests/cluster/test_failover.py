@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from harborrl_operator.election import Timing
-from support.kube import EVENTS, RAY_CLUSTERS, Kube, Manifest, condition, name_of
+from support.kube import EVENTS, RAY_CLUSTERS, Kube, Manifest, condition, name_of, status_of
 from support.kubectl import SYSTEM, Kubectl, operator_running
 from support.leading import Leader, end_of, leader, moment, successor
 from support.node import signal
@@ -37,7 +37,7 @@ def _run(kubectl: Kubectl, workspace: Workspace) -> Iterator[None]:
 def advanced(workspace: Workspace, steps: int) -> Manifest:
     """The job once it trains and has trained so many rollouts."""
     return workspace.until_job(
-        NAME, lambda job: job["status"]["phase"] == "Running" and trained(job) >= steps, timeout=2 * SECONDS
+        NAME, lambda job: status_of(job).get("phase") == "Running" and trained(job) >= steps, timeout=2 * SECONDS
     )
 
 

@@ -16,6 +16,9 @@ Seen = Callable[[Manifest], bool]
 SECONDS = 300
 """Longest wait for one step; a trainer that really starts takes a minute on an idle machine of two cores."""
 
+SWEPT_SECONDS = 150
+"""Two rounds of the sweeper and the ends of what hangs on an anchor."""
+
 NO_IMAGE = "localhost/harborrl/no-such-image:dev"
 NOWHERE = {"trainer.nodeSelector": {"harborrl.dev/tests": "nowhere"}}
 """Trainer pods that no node takes: nothing of theirs ever runs. A preflight does not heed the selector."""
@@ -32,6 +35,8 @@ class Way:
     push: Callable[[Workspace, Manifest], None] | None = None
     ready: Seen | None = None
     """None: as `there`."""
+    is_over: bool = False
+    """The job has finished: within a minute the operator's sweeper takes away what its agent server left behind."""
     is_late: bool = False
     """Applied only when it is its turn: two trainers at once are more than a small machine has memory for."""
 
@@ -87,11 +92,13 @@ WAYS: Mapping[str, Way] = {
         "RayCluster",
         push=_lose_head,
         ready=_waits_for_a_node,
+        is_over=True,
     ),
     "succeeded": Way(
         {"trainer.config.numRollout": 1, "trainer.config.noSaveOptim": True, "ttlSecondsAfterFinished": 3600},
         shows("Succeeded"),
         "ConfigMap",
+        is_over=True,
     ),
     # These two do not last: 15 s until the next attempt, and as long as a driver takes to save and its pods to end.
     "backing-off": Way(
@@ -156,6 +163,9 @@ class Lives:
         for step in (self.wait, self.push):
             good = [phase for phase in good if _succeeds(step, phase)]
         self._tried.update(self.ways)
+        for phase in good:
+            if self.ways[phase].is_over:
+                self.workspace.until_swept(self.name(phase), timeout=SWEPT_SECONDS)
 
     def wait(self, phase: str) -> None:
         self._apply(phase)

@@ -145,7 +145,7 @@ class Workspace:
             for item in self.kube.objects(kind, self.namespace)
             if labels_of(item).get("harborrl.dev/job") == name or name_of(item).startswith(f"{name}-")
         ]
-        selector = f"harborrl.dev/job={name},harborrl.dev/job-namespace={self.namespace}"
+        selector = self._in_sandboxes(name)
         there = [f"{kind[1]} {name_of(item)}" for kind in HELD for item in self.kube.objects(kind, SANDBOXES, selector)]
         return [thing for thing in mine + there if not thing.startswith("Pod quickstart-data-")]
 
@@ -162,6 +162,14 @@ class Workspace:
         except AssertionError as error:
             raise AssertionError(f"{name} holds {left}") from error
         return left
+
+    def until_swept(self, name: str, *, timeout: float) -> None:
+        """Until no anchor of the job is left in the sandbox namespace."""
+        selector = self._in_sandboxes(name)
+        self.kube.until(lambda anchors: not anchors, CONFIG_MAPS, SANDBOXES, selector=selector, timeout=timeout)
+
+    def _in_sandboxes(self, name: str) -> str:
+        return f"harborrl.dev/job={name},harborrl.dev/job-namespace={self.namespace}"
 
     def read(self, script: str) -> str:
         """What a shell script prints in the root of the volume."""
