@@ -16,6 +16,7 @@ from harborrl_operator.checks import first_objection
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.incarnations import end_old_pods
 from harborrl_operator.isolation import isolate
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
@@ -51,6 +52,7 @@ def _decide(draft: Draft, settings: Settings) -> Plan:
     if draft.job.status.finished_at:
         return after_the_end(draft)
     note_progress(draft)
+    end_old_pods(draft)
     if not draft.job.spec.suspend:
         take_back(draft)
     ended = verdict_of_driver(draft) or _out_of_time(draft)

@@ -10,6 +10,7 @@ from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.incarnations import current_pods
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
 from harborrl_operator.observed import head_pod, name_of
@@ -83,7 +84,7 @@ def _asked(draft: Draft) -> SuspensionStatus | None:
 
 def _running_incarnation(draft: Draft) -> int | None:
     """Whose driver runs, as the report says or, where there is none to read, as it last said of this head."""
-    head = head_pod(draft.observed.pods_of_attempt(draft.attempt))
+    head = head_pod(current_pods(draft))
     if head is None:
         return None
     progress = draft.progress
