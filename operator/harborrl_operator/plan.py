@@ -39,7 +39,7 @@ from harborrl_operator.starting import (
     predecessor_obstacle,
     preflight_obstacle,
 )
-from harborrl_operator.suspend import suspended, take_back
+from harborrl_operator.suspend import await_release, is_released, suspended, take_back
 
 
 def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime) -> Plan:
@@ -64,6 +64,8 @@ def _decide(draft: Draft, settings: Settings) -> Plan:
 
 
 def _attempt(draft: Draft, settings: Settings) -> Plan:
+    if is_released(draft):
+        return await_release(draft)
     if draft.cluster is not None:
         return _with_cluster(draft, settings)
     if draft.trainer.head_pod:
