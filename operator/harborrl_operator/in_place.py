@@ -10,6 +10,7 @@ from harborrl_operator.budgets import Budget
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ANNOTATION_NO_HEAD_RESTART, Cause, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.incarnations import end_pods
 from harborrl_operator.losses import account
 from harborrl_operator.models.status import AttemptStatus
 from harborrl_operator.observed import Object, annotations, is_terminating, name_of
@@ -32,7 +33,7 @@ def restart_in_place(
     """Every pod of the attempt goes; `keep` is a head that KubeRay has already put in the place of the lost one."""
     _note_restart(draft, message, cause, ended)
     old = [pod for pod in draft.observed.pods_of_attempt(draft.attempt) if keep is None or _is_older(pod, keep)]
-    draft.delete("Pod", old)
+    end_pods(draft, old)
     since = keep["metadata"]["creationTimestamp"] if keep else draft.text_now
     draft.update_trainer(head_pod=name_of(keep) if keep else None, restarted_at=since)
     draft.fields.update(starting_since=draft.text_now, suspension=None)

@@ -110,6 +110,10 @@ def name_of(thing: Object) -> str:
     return str(thing["metadata"]["name"])
 
 
+def uid_of(thing: Object) -> str:
+    return str(thing["metadata"]["uid"])
+
+
 def is_terminating(thing: Object) -> bool:
     return "deletionTimestamp" in thing["metadata"]
 

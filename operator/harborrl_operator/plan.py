@@ -16,6 +16,7 @@ from harborrl_operator.checks import first_objection
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.incarnations import end_old_pods
 from harborrl_operator.isolation import isolate
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
@@ -38,7 +39,7 @@ from harborrl_operator.starting import (
     predecessor_obstacle,
     preflight_obstacle,
 )
-from harborrl_operator.suspend import suspended, take_back
+from harborrl_operator.suspend import await_release, is_released, suspended, take_back
 
 
 def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime) -> Plan:
@@ -51,6 +52,7 @@ def _decide(draft: Draft, settings: Settings) -> Plan:
     if draft.job.status.finished_at:
         return after_the_end(draft)
     note_progress(draft)
+    end_old_pods(draft)
     if not draft.job.spec.suspend:
         take_back(draft)
     ended = verdict_of_driver(draft) or _out_of_time(draft)
@@ -62,6 +64,8 @@ def _decide(draft: Draft, settings: Settings) -> Plan:
 
 
 def _attempt(draft: Draft, settings: Settings) -> Plan:
+    if is_released(draft):
+        return await_release(draft)
     if draft.cluster is not None:
         return _with_cluster(draft, settings)
     if draft.trainer.head_pod:

@@ -1,7 +1,11 @@
-"""One pass over one job: observe, plan, apply, write status. The only place where pure code meets the API server."""
+"""One pass over one job: observe, plan, apply, write status. The only place where pure code meets the API server.
+
+A status is written before what it decided is deleted: evidence is never destroyed by a decision that can be lost.
+"""
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -67,8 +71,11 @@ class Reconciler:
     async def _judge(self, job: HarborRLJob, now: datetime) -> float | None:
         try:
             decided = await self._decide(job, now)
+            written = job
+            if decided.delete and _must_be_remembered(job.status, decided.status):
+                written = await self._write(job, decided.status)
             status, failures = await self._carry_out(decided, job, now)
-            await self._write(job, status)
+            await self._write(written, status)
         except ClusterError as error:
             if error.is_conflict and error.action.split()[1] == KIND:
                 return CONFLICT_SECONDS
@@ -98,7 +105,7 @@ class Reconciler:
                 self.applied.drop(thing["kind"], meta["namespace"], meta["name"])
 
     async def _carry_out(self, decided: Plan, job: HarborRLJob, now: datetime) -> tuple[JobStatus, list[ClusterError]]:
-        """Deletes first, so that a quota has room for what follows; every refusal reaches a condition."""
+        """Deletes before the rest, so that a quota has room for what follows; every refusal reaches a condition."""
         failures: list[ClusterError] = []
         status = decided.status
         for gone in decided.delete:
@@ -139,12 +146,12 @@ class Reconciler:
             if found is not None and not _is_of(found, job):
                 raise
 
-    async def _write(self, job: HarborRLJob, status: JobStatus) -> None:
-        """Raises ClusterError, a conflict, when the job is no longer as it was read."""
+    async def _write(self, job: HarborRLJob, status: JobStatus) -> HarborRLJob:
+        """The job as it then is. Raises ClusterError, a conflict, when it is no longer as it was read."""
         if status == job.status:
-            return
+            return job
         identity = {"name": job.name, "namespace": job.namespace, "uid": job.uid, "resourceVersion": job.version}
-        await self._cluster.apply(
+        stored = await self._cluster.apply(
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
@@ -156,6 +163,7 @@ class Reconciler:
         metrics.count_change(job.status, status)
         for transition in transitions(job.status, status):
             await self._announcer.say(job, transition)
+        return replace(job, status=status, version=stored["metadata"].get("resourceVersion", ""))
 
     async def _write_invalid(self, raw: dict[str, Any], message: str) -> None:
         """A spec that this version cannot read: say so and leave what runs alone."""
@@ -166,6 +174,15 @@ class Reconciler:
         identity = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": status}
         await self._cluster.apply(body, subresource="status")
+
+
+def _must_be_remembered(before: JobStatus, after: JobStatus) -> bool:
+    """Whether a pass that finds what this one deletes gone could not decide the same again.
+
+    What is shown to people does not count: a refused deletion changes it in every pass.
+    """
+    shown = {"conditions": before.conditions, "reason": before.reason, "message": before.message}
+    return after.model_copy(update=shown) != before
 
 
 def _is_of(thing: Object, job: HarborRLJob) -> bool:

@@ -6,6 +6,7 @@ from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import fate_of, first_fate, is_unconfirmed
 from harborrl_operator.gang import is_ready, missing_pods
+from harborrl_operator.incarnations import current_pods
 from harborrl_operator.observed import Object, head_pod, is_terminating, labels, name_of
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
 from harborrl_operator.progress import Progress, has_elapsed, stall
@@ -75,7 +76,7 @@ def _stays_stopped(draft: Draft) -> bool:
 
     A head that is not ready may be the next incarnation's, which has not reported yet.
     """
-    head = head_pod(_pods(draft))
+    head = head_pod(current_pods(draft))
     patience = draft.job.spec.checkpoint.grace_seconds + STOPPED_MARGIN_SECONDS
     return head is None or (is_ready(head) and has_elapsed(draft.value("starting_since"), patience, draft.now))
 
@@ -92,7 +93,7 @@ def _success(draft: Draft, progress: Progress) -> str:
 
 def follow(draft: Draft) -> Plan:
     """Queue, head, pods, driver: the first one that is not there is what the job waits for."""
-    pods = _pods(draft)
+    pods = current_pods(draft)
     draft.open_attempt()
     draft.update_trainer(ray_cluster=draft.job.names.ray_cluster(draft.attempt))
     if is_held_back(draft.cluster):
@@ -117,19 +118,9 @@ def follow(draft: Draft) -> Plan:
     return draft.end(Phase.STARTING_TRAINER, waiting, requeue_after=LOOK_AGAIN_SECONDS)
 
 
-def _pods(draft: Draft) -> tuple[Object, ...]:
-    """Those of the current incarnation: one that was restarted in its quota may have pods that still end."""
-    since = draft.trainer.restarted_at
-    return tuple(p for p in _all_pods(draft) if since is None or str(p["metadata"]["creationTimestamp"]) >= since)
-
-
-def _all_pods(draft: Draft) -> tuple[Object, ...]:
-    return draft.observed.pods_of_attempt(draft.attempt)
-
-
 def _note_fate(draft: Draft) -> None:
     """Remember what befell a pod while it can still be seen; a better explanation replaces a bare deletion."""
-    fate = first_fate(_pods(draft), draft.now)
+    fate = first_fate(current_pods(draft), draft.now)
     before = draft.trainer.fate
     if fate is not None and (before is None or before.cause in (Cause.POD_DELETED, Cause.CONTAINER_FAILED)):
         draft.update_trainer(fate=fate)
@@ -174,11 +165,12 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
     ready = sum(1 for pod in pods if is_ready(pod))
     wanted = draft.job.spec.trainer.nodes
     obstacle: Verdict | None = None
+    is_empty = not draft.observed.pods_of_attempt(draft.attempt)
     if ready < wanted:
         obstacle = (
             (cluster is not None and ray_cluster_problem(cluster))
             or first_pod_problem(pods, draft.now, draft.observed.warnings)
-            or (cluster is not None and not _all_pods(draft) and kuberay_silence(cluster, draft.now))
+            or (cluster is not None and is_empty and kuberay_silence(cluster, draft.now))
             or Verdict(
                 Reason.STARTING,
                 f"{ready} of {wanted} trainer pods are ready; missing: {missing_pods(pods, wanted)}.",

@@ -8,6 +8,7 @@ from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase,
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import is_unconfirmed
 from harborrl_operator.gang import missing_pods
+from harborrl_operator.incarnations import current_pods
 from harborrl_operator.models.status import PreflightStatus
 from harborrl_operator.observed import Object, annotations, name_of
 from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
@@ -156,7 +157,7 @@ def overdue(draft: Draft, obstacle: Verdict) -> Verdict | None:
     limit = draft.job.spec.trainer.start_deadline_seconds
     if not has_elapsed(draft.value("starting_since"), limit, draft.now):
         return None
-    missing = missing_pods(draft.observed.pods_of_attempt(draft.attempt), draft.job.spec.trainer.nodes)
+    missing = missing_pods(current_pods(draft), draft.job.spec.trainer.nodes)
     gang = f" Missing pods: {missing}." if draft.cluster is not None and missing else ""
     return Verdict(
         Reason.START_DEADLINE_EXCEEDED,

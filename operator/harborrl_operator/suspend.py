@@ -10,9 +10,11 @@ from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.incarnations import current_pods
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
 from harborrl_operator.observed import head_pod, name_of
+from harborrl_operator.reporting import is_live
 from harborrl_operator.resources import config_maps
 from harborrl_operator.work_end import work_end
 
@@ -43,11 +45,13 @@ def take_back(draft: Draft) -> None:
 
 
 def was_asked_to_stop(draft: Draft) -> bool:
-    """Whether the driver of the current cluster stopped because a suspend, since taken back, asked it to."""
+    """Whether the driver stopped because a suspend, since taken back, asked it to; whoever took its cluster since."""
     suspension: SuspensionStatus | None = draft.value("suspension")
-    if suspension is None or suspension.released_at is not None or draft.cluster is None:
+    if suspension is None or suspension.released_at is not None or not _concerns(draft, suspension):
         return False
-    return suspension.cluster == draft.cluster_uid and _concerns(draft, suspension)
+    if draft.cluster is None:
+        return is_live(draft, draft.progress)
+    return suspension.cluster == draft.cluster_uid
 
 
 def go_on(draft: Draft) -> Plan:
@@ -60,6 +64,18 @@ def go_on(draft: Draft) -> Plan:
     draft.fields.update(starting_since=None)
     verdict = Verdict(Reason.WAITING_FOR_OLD_PODS, "The driver stopped for a suspend that was taken back; it goes on.")
     return draft.between(verdict, verdict.message, requeue_after=RELEASE_SECONDS)
+
+
+def is_released(draft: Draft) -> bool:
+    """Whether an earlier pass took away the cluster that is still there."""
+    return draft.cluster is not None and draft.cluster_uid == draft.trainer.released_cluster
+
+
+def await_release(draft: Draft) -> Plan:
+    """It is told to go in every pass: the API server may have refused the first time, or not have answered."""
+    draft.delete("RayCluster", [draft.cluster])
+    said = f"RayCluster {draft.job.names.ray_cluster(draft.attempt)} was given back and ends; a new one follows it."
+    return draft.between(Verdict(Reason.WAITING_FOR_OLD_PODS, said), said, requeue_after=RELEASE_SECONDS)
 
 
 def _concerns(draft: Draft, suspension: SuspensionStatus) -> bool:
@@ -83,7 +99,7 @@ def _asked(draft: Draft) -> SuspensionStatus | None:
 
 def _running_incarnation(draft: Draft) -> int | None:
     """Whose driver runs, as the report says or, where there is none to read, as it last said of this head."""
-    head = head_pod(draft.observed.pods_of_attempt(draft.attempt))
+    head = head_pod(current_pods(draft))
     if head is None:
         return None
     progress = draft.progress

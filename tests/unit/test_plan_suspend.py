@@ -216,6 +216,33 @@ class TestASuspendTakenBack:
         first = decide(resumed, self.seen("STOPPED"), after=3)
         assert "RayCluster/quickstart-a1" in deleted(decide(then(resumed, first), self.seen("STOPPED"), after=9))
 
+    def test_costs_no_attempt_when_the_cluster_went_and_the_status_that_says_so_was_lost(self) -> None:
+        once = hrl.job({"retries.maxAttempts": 1})
+        asked = then(once, decide(once, running_world(once)), suspend=True)
+        resumed = then(asked, decide(asked, running_world(once)), suspend=False)
+        ending = (hrl.trainer_pod(terminating=True),)
+        gone = hrl.world(progress=hrl.progress("STOPPED"), progress_exists=True, trainer_pods=ending)
+        decided = decide(resumed, gone, after=4)
+        assert (decided.status.attempt, decided.status.finished_at, decided.status.failures) == (1, None, None)
+        assert condition(decided, "TrainerReady") == ("False", "WaitingForOldPods")
+        later = decide(
+            then(resumed, decided), hrl.world(progress=hrl.progress("STOPPED"), progress_exists=True), after=9
+        )
+        assert later.status.attempt == 1
+        assert hrl.SERVER in applied(later)
+
+    def test_takes_a_released_cluster_away_that_the_api_server_kept(self) -> None:
+        asked = self.asked()
+        released = decide(asked, self.seen("STOPPED"), after=3)
+        assert "RayCluster/quickstart-a1" in deleted(released)
+        resumed = then(asked, released, suspend=False)
+        for seconds in (6, 4000):
+            decided = decide(resumed, self.seen("RUNNING"), after=seconds)
+            assert "RayCluster/quickstart-a1" in deleted(decided)
+            assert (decided.status.attempt, decided.status.finished_at) == (1, None)
+            assert condition(decided, "TrainerReady") == ("False", "WaitingForOldPods")
+            resumed = then(resumed, decided)
+
     def test_does_not_take_the_next_cluster_away_for_the_last_ones_report(self) -> None:
         resumed = then(self.asked(), decide(self.asked(), running_world(job())), suspend=False)
         gone_on = then(resumed, decide(resumed, self.seen("STOPPED"), after=3))

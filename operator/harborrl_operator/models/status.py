@@ -184,7 +184,10 @@ class TrainerStatus(StatusModel):
     """The cluster outlives the failed job for debugging."""
     fate: FateStatus | None = None
     restarted_at: Moment = None
-    """When its pods were made anew within the quota: an older pod belongs to an incarnation that has been judged."""
+    """When its pods were last made anew within the quota."""
+    ending_pods: list[str] = Field(default_factory=list)
+    """uids of pods of earlier incarnations that are still there: they count for nothing, and each pass tells them to
+    end."""
     submission_id: str | None = None
     """Id of the driver in Ray: `<job>-a<attempt>-i<incarnation>`."""
     driver_state: str | None = None
