@@ -111,6 +111,7 @@ class Cause(StrEnum):
     PREEMPTED = "Preempted"
     RESTART_AT_ZERO = "RestartAtZero"
     STALLED = "Stalled"
+    START_DEADLINE = "StartDeadline"
 
 
 class Reason(StrEnum):

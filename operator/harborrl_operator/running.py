@@ -3,6 +3,7 @@
 from harborrl_operator.attempts import attempt_failed, head_replaced
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
+from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import fate_of, first_fate, is_unconfirmed
 from harborrl_operator.gang import is_ready, missing_pods
@@ -11,7 +12,7 @@ from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_c
 from harborrl_operator.progress import Progress, has_elapsed, stall
 from harborrl_operator.queued import queued
 from harborrl_operator.reporting import is_live, unreadable
-from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
+from harborrl_operator.starting import LOOK_AGAIN_SECONDS
 from harborrl_operator.suspend import go_on, was_asked_to_stop
 from harborrl_operator.workloads import is_held_back
 
@@ -110,9 +111,9 @@ def follow(draft: Draft) -> Plan:
         return unreadable
     draft.start_clock()
     waiting = obstacle or Verdict(Reason.STARTING, "The supervisor starts the driver.")
-    late = overdue(draft, waiting)
+    late = late_start(draft, waiting)
     if late is not None:
-        return draft.finish(late, succeeded=False)
+        return late
     draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "The driver has not started.")
     return draft.end(Phase.STARTING_TRAINER, waiting, requeue_after=LOOK_AGAIN_SECONDS)
 
