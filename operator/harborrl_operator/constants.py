@@ -112,6 +112,7 @@ class Cause(StrEnum):
     RESTART_AT_ZERO = "RestartAtZero"
     STALLED = "Stalled"
     START_DEADLINE = "StartDeadline"
+    REPORT_LOST = "ReportLost"
 
 
 class Reason(StrEnum):
