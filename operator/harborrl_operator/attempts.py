@@ -25,7 +25,8 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cau
     message += caveat(draft, end)
     counts, budget = charge(failure, draft.value("failures") or FailureCounts(), draft.job.spec.retries)
     draft.fields["failures"] = counts
-    if failure == "infrastructure" and not budget.is_spent and keeps_its_quota(draft):
+    is_placed = cause is not Cause.START_DEADLINE  # else the quota that it holds has no nodes for it
+    if failure == "infrastructure" and not budget.is_spent and is_placed and keeps_its_quota(draft):
         return restart_in_place(draft, message, cause, budget, end.at)
     before, record = _record(draft, failure, message, cause, end.at)
     final = _final(before, record, budget, message)

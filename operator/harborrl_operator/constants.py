@@ -111,6 +111,8 @@ class Cause(StrEnum):
     PREEMPTED = "Preempted"
     RESTART_AT_ZERO = "RestartAtZero"
     STALLED = "Stalled"
+    START_DEADLINE = "StartDeadline"
+    REPORT_LOST = "ReportLost"
 
 
 class Reason(StrEnum):

@@ -15,6 +15,7 @@ from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import first_objection
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
+from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.incarnations import end_old_pods
 from harborrl_operator.isolation import isolate
@@ -35,7 +36,6 @@ from harborrl_operator.starting import (
     made_from,
     note_capacity,
     old_pods_obstacle,
-    overdue,
     predecessor_obstacle,
     preflight_obstacle,
 )
@@ -160,9 +160,9 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
         obstacle = obstacle_of(draft, job)
         if obstacle is None:
             continue
-        late = overdue(draft, obstacle)
+        late = late_start(draft, obstacle)
         if late is not None:
-            return draft.finish(late, succeeded=False)
+            return late
         if phase is not Phase.STARTING_TRAINER:
             draft.set(ConditionType.TRAINER_READY, "False", Reason.NOT_STARTED, "Waits for agent server and preflight.")
         return draft.end(draft.phase or phase, obstacle, requeue_after=draft.look_again or LOOK_AGAIN_SECONDS)

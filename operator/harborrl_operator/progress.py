@@ -1,5 +1,6 @@
 """The supervisor's report (tests/contract/progress.json) -> status, verdict and stall."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
@@ -75,6 +76,8 @@ class Progress(StatusModel):
     resume: ResumeStatus | None = None
     volumes: dict[str, Volume] = Field(default_factory=dict)
     observed_at: Moment = None
+    faults: dict[str, str] = Field(default_factory=dict)
+    """Parts that cannot be read and why; they count as unknown, and hide nothing of the rest."""
 
     @property
     def driver_message(self) -> str:
@@ -104,9 +107,35 @@ def read_progress(text: str | None, uid: str) -> Progress | Unreadable | None:
     try:
         progress = Progress.model_validate_json(text)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        return Unreadable(faults)
+        readable = _readable(text, error)
+        if isinstance(readable, Unreadable):
+            return readable
+        progress = readable
     return progress if progress.uid in ("", uid) else None
+
+
+def _readable(text: str, error: ValidationError) -> Progress | Unreadable:
+    """The report without its wrong fields, if what is left says whose driver is in which state."""
+    said = {tuple(fault["loc"]): f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()}
+    try:
+        document = json.loads(text)
+        faults: dict[str, str] = {}
+        for where, why in said.items():
+            part = document["driver"] if where[0] == "driver" else document
+            part.pop(where[1] if where[0] == "driver" else where[0], None)
+            faults[str(where[0])] = why
+        if "uid" not in faults:
+            return Progress.model_validate(document | {"faults": faults})
+    except (ValueError, TypeError, LookupError, AttributeError):
+        pass  # no document, or one that lacks the verdict itself
+    return Unreadable("; ".join(said.values()))
+
+
+def stall_seconds(spec: JobSpec, rollout: RolloutStatus | None) -> float:
+    """How long a healthy run may be without a rollout, as its own pace tells."""
+    median = (rollout.median_seconds if rollout else None) or 0.0
+    ceiling = spec.rollout.agent_trial_timeout_seconds
+    return max(spec.progress.stall_factor * median, ceiling) + STALL_MARGIN_SECONDS
 
 
 def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) -> Verdict | None:
@@ -115,8 +144,7 @@ def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) 
     `running_since` is this incarnation's: the time that a job was suspended or queued is nobody's stall.
     """
     median = (progress.rollout.median_seconds if progress.rollout else None) or 0.0
-    ceiling = spec.rollout.agent_trial_timeout_seconds
-    threshold = max(spec.progress.stall_factor * median, ceiling) + STALL_MARGIN_SECONDS
+    threshold = stall_seconds(spec, progress.rollout)
     last_dump = progress.rollout.last_dump_time if progress.rollout else None
     moved = max(from_text(running_since), from_text(last_dump)) if last_dump else from_text(running_since)
     if (now - moved).total_seconds() <= threshold:

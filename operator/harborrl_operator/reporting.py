@@ -10,13 +10,14 @@ MIB = 1024**2
 
 
 def unreadable(draft: Draft) -> Verdict | None:
-    """A report that is there and cannot be read."""
-    if not isinstance(draft.report, Unreadable):
+    """A report that is there and cannot be read, as a whole or in part."""
+    if isinstance(draft.report, Unreadable):
+        which, why = "cannot be read", draft.report.why
+    elif draft.progress is not None and draft.progress.faults:
+        which, why = "cannot be read in part", "; ".join(draft.progress.faults.values())
+    else:
         return None
-    said = (
-        f"ConfigMap {draft.job.names.progress} cannot be read: {draft.report.why}. The supervisor's next write"
-        " replaces it."
-    )
+    said = f"ConfigMap {draft.job.names.progress} {which}: {why}. The supervisor's next write replaces it."
     return Verdict(Reason.PROGRESS_UNREADABLE, said)
 
 
@@ -36,14 +37,7 @@ def note_progress(draft: Draft) -> None:
         draft.update_trainer(released_incarnation=progress.incarnation)
     server = draft.value("agent_server") or AgentServerStatus()
     begun = progress.incarnation != draft.value("incarnation")
-    draft.fields.update(
-        incarnation=progress.incarnation,
-        step=progress.step,
-        rollout=progress.rollout,
-        eval=progress.eval,
-        checkpoint=progress.checkpoint,
-        resume=progress.resume,
-    )
+    _copy(draft, progress)
     if progress.agent_server is not None:
         draft.fields["agent_server"] = server.model_copy(update=dict(progress.agent_server))
     since = None if begun else draft.trainer.running_since
@@ -54,10 +48,21 @@ def note_progress(draft: Draft) -> None:
     draft.update_trainer(
         submission_id=progress.driver.submission_id, driver_state=progress.driver.state, running_since=since
     )
+    draft.update_trainer(unreadable_since=None)
     if draft.value("attempts") and draft.value("attempts")[-1].number == draft.attempt:
         draft.change_attempt(incarnations=progress.incarnation)
     _note_start(draft, progress)
     _note_space(draft, progress)
+
+
+def _copy(draft: Draft, progress: Progress) -> None:
+    """Each part as the newest report has it in which it could be read."""
+    draft.fields["incarnation"] = progress.incarnation
+    for part in ("rollout", "eval", "checkpoint", "resume"):
+        if part not in progress.faults:
+            draft.fields[part] = getattr(progress, part)
+    if "rollout" not in progress.faults:
+        draft.fields["step"] = progress.step
 
 
 def _note_start(draft: Draft, progress: Progress) -> None:

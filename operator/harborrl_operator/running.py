@@ -3,21 +3,25 @@
 from harborrl_operator.attempts import attempt_failed, head_replaced
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
+from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import fate_of, first_fate, is_unconfirmed
 from harborrl_operator.gang import is_ready, missing_pods
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.observed import Object, head_pod, is_terminating, labels, name_of
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
-from harborrl_operator.progress import Progress, has_elapsed, stall
+from harborrl_operator.progress import Progress, Unreadable, has_elapsed, stall, stall_seconds
 from harborrl_operator.queued import queued
 from harborrl_operator.reporting import is_live, unreadable
-from harborrl_operator.starting import LOOK_AGAIN_SECONDS, overdue
+from harborrl_operator.starting import LOOK_AGAIN_SECONDS
 from harborrl_operator.suspend import go_on, was_asked_to_stop
 from harborrl_operator.workloads import is_held_back
 
 STOPPED_MARGIN_SECONDS = 60
 """Beyond the checkpoint's grace: by then the head of a stopped driver is gone, or nobody takes it away."""
+
+UNSEEN_SECONDS = 30
+"""A report this old is no word of a head that came up between two reads of one pass."""
 
 
 def verdict_of_driver(draft: Draft) -> Plan | None:
@@ -111,9 +115,9 @@ def follow(draft: Draft) -> Plan:
         return unreadable
     draft.start_clock()
     waiting = obstacle or Verdict(Reason.STARTING, "The supervisor starts the driver.")
-    late = overdue(draft, waiting)
+    late = late_start(draft, waiting)
     if late is not None:
-        return draft.finish(late, succeeded=False)
+        return late
     draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "The driver has not started.")
     return draft.end(Phase.STARTING_TRAINER, waiting, requeue_after=LOOK_AGAIN_SECONDS)
 
@@ -139,20 +143,33 @@ def _follow_head(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
 
 def _lost(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
     """A head that was there and is not: KubeRay does not replace it, and neither does anything else."""
-    heads = [pod for pod in pods if labels(pod).get("ray.io/node-type") == "head"]
+    heads = _heads(pods)
     if any(is_terminating(pod) and not is_unconfirmed(pod, draft.now) for pod in heads):
         return None  # its supervisor may still be saving; the pod's end decides
     ended = next((fate for pod in heads if (fate := fate_of(pod, draft.now)) is not None), None)
     if ended is not None:
         return attempt_failed(draft, "infrastructure", f"Head: {ended.message}", Cause(ended.cause))
-    if draft.trainer.head_pod:
+    if draft.trainer.head_pod or _has_reported(draft):
         return _vanished(draft, draft.trainer.head_pod)
     return None
 
 
-def _vanished(draft: Draft, head: str) -> Plan:
+def _has_reported(draft: Draft) -> bool:
+    """Whether a head that no pass saw left a report, which cannot be of one that came after the pods were read."""
+    progress = draft.progress
+    if progress is None or not is_live(draft, progress) or _heads(_all_pods(draft)):
+        return False
+    return progress.observed_at is None or has_elapsed(progress.observed_at, UNSEEN_SECONDS, draft.now)
+
+
+def _heads(pods: tuple[Object, ...]) -> list[Object]:
+    return [pod for pod in pods if labels(pod).get("ray.io/node-type") == "head"]
+
+
+def _vanished(draft: Draft, head: str | None) -> Plan:
     fate = draft.trainer.fate
-    said = f"Head pod {head} is gone and the driver had not finished."
+    which = f"Head pod {head}" if head else f"The head pod that reported incarnation {draft.value('incarnation')}"
+    said = f"{which} is gone and the driver had not finished."
     if fate is not None and fate.pod == head:
         return attempt_failed(draft, "infrastructure", f"{said} {fate.message}", Cause(fate.cause))
     cause = Cause.POD_DELETED if draft.cluster is not None else Cause.CLUSTER_DELETED
@@ -183,13 +200,21 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
 
 
 def _unreadable(draft: Draft) -> Plan | None:
-    """No verdict follows from a report that cannot be read: it is said, and nothing that may be well is stopped."""
+    """A report that does not even say whose driver is in which state: waited for as long as for a rollout."""
     verdict = unreadable(draft)
-    if verdict is None:
+    if verdict is None or not isinstance(draft.report, Unreadable):
         return None
     draft.set(ConditionType.PROGRESSING, "Unknown", verdict.reason, verdict.message)
-    phase = Phase.RUNNING if draft.job.status.phase is Phase.RUNNING else Phase.STARTING_TRAINER
-    return draft.end(phase, verdict, requeue_after=LOOK_AGAIN_SECONDS)
+    if draft.job.status.phase is not Phase.RUNNING:
+        draft.start_clock()
+        late = late_start(draft, verdict)
+        return late or draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)
+    since, patience = draft.trainer.unreadable_since, stall_seconds(draft.job.spec, draft.value("rollout"))
+    if has_elapsed(since, patience, draft.now):
+        said = f"Since {since} nothing can be read of the driver (limit {patience:.0f} s). {verdict.message}"
+        return attempt_failed(draft, "infrastructure", said, Cause.REPORT_LOST)
+    draft.update_trainer(unreadable_since=since or draft.text_now)
+    return draft.end(Phase.RUNNING, verdict, requeue_after=LOOK_AGAIN_SECONDS)
 
 
 def _running(draft: Draft, progress: Progress) -> Plan:
@@ -202,9 +227,15 @@ def _running(draft: Draft, progress: Progress) -> Plan:
         verdict = Verdict(Reason.ROLLOUTS_ADVANCING, said)
     else:
         verdict = Verdict(Reason.WAITING_FOR_FIRST_ROLLOUT, "The driver runs; no rollout is complete yet.")
-    stalled = stall(draft.job.spec, progress, draft.trainer.running_since or draft.text_now, draft.now)
+    partly = unreadable(draft)
+    stalled: Verdict | None = None
+    if not progress.faults.keys() & {"rollout", "agentServer"}:  # else nobody can tell
+        stalled = stall(draft.job.spec, progress, draft.trainer.running_since or draft.text_now, draft.now)
     if stalled is None:
         draft.set(ConditionType.STALLED, "False", Reason.MOVING)
+        if partly is not None:
+            draft.set(ConditionType.PROGRESSING, "Unknown", partly.reason, partly.message)
+            return draft.end(Phase.RUNNING, partly, requeue_after=LOOK_AGAIN_SECONDS)
         draft.set(ConditionType.PROGRESSING, "True", verdict.reason, verdict.message)
         return draft.end(Phase.RUNNING, verdict, requeue_after=LOOK_AGAIN_SECONDS)
     if draft.job.spec.progress.on_stall == "Restart":

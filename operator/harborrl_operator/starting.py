@@ -134,6 +134,7 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
         )
     obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, said)
     draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
+    draft.delete("Pod", old)  # whoever deleted a RayCluster may have left its pods: nothing else would end them
     draft.look_again = 5.0
     return obstacle
 

@@ -182,7 +182,7 @@ class TestALostHead:
         (hrl.progress(changes={"rollout.collected": "many"}), "rollout.collected"),
     ],
 )
-def test_a_report_that_cannot_be_read_is_said_and_stops_nothing(report: str, says: str) -> None:
+def test_a_report_that_cannot_be_read_is_said_and_stops_nothing_at_once(report: str, says: str) -> None:
     job = hrl.job()
     running = then(job, decide(job, hrl.running_world(job, progress=hrl.progress())))
     decided = decide(running, hrl.running_world(job, progress=report), after=100_000)

@@ -7,7 +7,7 @@ import pytest
 from harborrl_operator.active_time import active_seconds
 from harborrl_operator.models import HarborRLJob
 from support import hrl
-from support.hrl import NOW, condition, decide, message, then
+from support.hrl import NOW, applied, condition, decide, deleted, message, then
 
 DEADLINE = {"activeDeadlineSeconds": 1000, "queueName": "h200"}
 
@@ -160,3 +160,91 @@ class TestTheStartDeadline:
     def test_says_nothing_of_pods_when_the_driver_alone_is_missing(self) -> None:
         pods = [hrl.trainer_pod(role) for role in ("head", "worker-1", "worker-2", "worker-3")]
         assert "Missing pods" not in self.late(*pods)
+
+
+def held(of: HarborRLJob) -> dict[str, Any]:
+    """The cluster, admitted by a queue."""
+    cluster = hrl.ray_cluster(of, suspend=False)
+    cluster["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "h200"}
+    return {"quickstart-a1": cluster}
+
+
+class TestTheStartDeadlineOfARunThatHadBegun:
+    """Ten attempts allowed; the first one ran and was lost."""
+
+    def lost(self, changes: dict[str, Any] | None = None, **world: Any) -> HarborRLJob:
+        job = hrl.job({"retries.maxAttempts": 10} | (changes or {}))
+        job = then(job, decide(job, hrl.running_world(job, progress=hrl.progress(), **world)))
+        failed = hrl.progress("FAILED", failure="infrastructure", message="NCCL")
+        return then(job, decide(job, hrl.running_world(job, progress=failed, **world), after=10))
+
+    def test_ends_the_attempt_that_no_node_takes_and_releases_its_gang(self) -> None:
+        job = self.lost()
+        waiting = hrl.trainer_pod("head", attempt=2, phase="Pending", ready=False)
+        seen = hrl.running_world(job, attempt=2, trainer_pods=(waiting,))
+        late = decide(then(job, decide(job, seen, after=60)), seen, after=1900)
+        assert (late.status.phase, late.status.reason, late.status.attempt) == ("StartingTrainer", "BackingOff", 3)
+        assert late.status.failures is not None
+        assert late.status.failures.infrastructure == 2
+        record = late.status.attempts[-1]
+        assert (record.number, record.failure_class, record.cause) == (2, "infrastructure", "StartDeadline")
+        assert "quickstart-a2-head (Pending, on node-1), 1 not created" in record.message
+        assert deleted(late) == ["RayCluster/quickstart-a2"]
+
+    def test_gives_back_a_quota_that_has_no_nodes(self) -> None:
+        job = hrl.job({"retries.maxAttempts": 10, "queueName": "h200"})
+        job = self.lost({"queueName": "h200"}, ray_clusters=held(job))
+        assert job.status.reason == "RestartingInPlace"
+        waiting = hrl.trainer_pod("head", phase="Pending", ready=False)
+        waiting["metadata"]["creationTimestamp"] = hrl.ago(-15)
+        failed = hrl.progress("FAILED", failure="infrastructure", message="NCCL")
+        seen = hrl.running_world(job, progress=failed, ray_clusters=held(job), trainer_pods=(waiting,))
+        late = decide(job, seen, after=1900)
+        assert (late.status.reason, late.status.attempt) == ("BackingOff", 2)
+        assert deleted(late) == ["RayCluster/quickstart-a1"]
+
+    def test_ends_the_attempt_whose_agent_server_does_not_come_back(self) -> None:
+        job = self.lost()
+        seen = hrl.world(deployment=hrl.deployment(ready=False))
+        late = decide(then(job, decide(job, seen, after=60)), seen, after=1900)
+        assert (late.status.phase, late.status.attempt) == ("StartingTrainer", 3)
+
+    def test_fails_the_job_when_the_budget_is_spent(self) -> None:
+        job = self.lost({"retries.maxAttempts": 2})
+        seen = hrl.running_world(job, attempt=2, trainer_pods=())
+        late = decide(then(job, decide(job, seen, after=60)), seen, after=1900)
+        assert (late.status.phase, late.status.reason) == ("Failed", "InfrastructureFailure")
+        assert "trainer.startDeadlineSeconds = 1800" in message(late, "Failed")
+
+    def test_ends_no_resume_for_good(self) -> None:
+        job = hrl.job({"retries.maxAttempts": 10})
+        job = then(job, decide(job, hrl.running_world(job, progress=hrl.progress())), suspend=True)
+        stopped = hrl.running_world(job, progress=hrl.progress("STOPPED"))
+        job = then(job, decide(job, stopped, after=100), suspend=False)
+        seen = hrl.running_world(job, progress=hrl.progress("STOPPED"), trainer_pods=())
+        late = decide(then(job, decide(job, seen, after=200)), seen, after=2100)
+        assert (late.status.reason, late.status.attempt) == ("BackingOff", 2)
+
+    def test_does_not_pass_while_a_node_that_is_cut_off_holds_a_pod(self) -> None:
+        job = self.lost()
+        head = hrl.trainer_pod("head", terminating=True)
+        head["metadata"]["deletionTimestamp"] = hrl.ago(61)
+        passed = hrl.preflight_pod(job, attempt=2, exit_code=0, message=hrl.PASSED)
+        seen = hrl.world(deployment=hrl.deployment(job), preflight_pod=passed, trainer_pods=(head,))
+        for after in (60, 4000, 90_000):
+            decided = decide(job, seen, after=after)
+            job = then(job, decided)
+            assert (decided.status.reason, decided.status.attempt) == ("WaitingForOldPods", 2)
+        free = hrl.world(deployment=hrl.deployment(job), preflight_pod=passed)
+        assert "RayCluster/quickstart-a2" in applied(decide(job, free, after=90_010))
+
+
+def test_pods_that_a_deleted_cluster_left_behind_are_ended_before_the_next_attempt() -> None:
+    job = hrl.job({"retries.maxAttempts": 10})
+    job = then(job, decide(job, hrl.running_world(job, progress=hrl.progress("FAILED", failure="infrastructure"))))
+    passed = hrl.preflight_pod(job, attempt=2, exit_code=0, message=hrl.PASSED)
+    orphan = hrl.trainer_pod("worker")
+    decided = decide(
+        job, hrl.world(deployment=hrl.deployment(job), preflight_pod=passed, trainer_pods=(orphan,)), after=60
+    )
+    assert deleted(decided) == ["Pod/quickstart-a1-worker"]

@@ -180,6 +180,8 @@ class TrainerStatus(StatusModel):
     """Incarnations up to this one whose lost work is already counted."""
     running_since: str | None = None
     """When the driver of this incarnation was first seen running."""
+    unreadable_since: Moment = None
+    """Since when the report of a driver that ran cannot be read."""
     kept: bool = False
     """The cluster outlives the failed job for debugging."""
     fate: FateStatus | None = None

@@ -1,0 +1,118 @@
+"""Nothing holds GPUs for ever: what is broken and says nothing of it ends within a bounded time, and only that."""
+
+from typing import Any
+
+import pytest
+
+from harborrl_operator.draft import Plan
+from harborrl_operator.models import HarborRLJob
+from support import hrl
+from support.hrl import condition, decide, deleted, message, then
+
+DAY = 86_400
+RETRIES = {"retries.maxAttempts": 10}
+
+
+def running(changes: dict[str, Any] | None = None, **world: Any) -> HarborRLJob:
+    """Its driver was seen running at noon."""
+    job = hrl.job(RETRIES | (changes or {}))
+    return then(job, decide(job, hrl.running_world(job, **({"progress": hrl.progress()} | world))))
+
+
+def ended_by(decided: Plan) -> tuple[str | None, str | None]:
+    """Class and cause of the attempt that this pass ended."""
+    assert decided.status.attempt == 2, decided.status
+    return decided.status.attempts[-1].failure_class, decided.status.attempts[-1].cause
+
+
+class TestAReportThatCannotBeRead:
+    def test_ends_an_attempt_whose_driver_ran_after_the_time_of_a_stall(self) -> None:
+        job = running()
+        seen = hrl.running_world(job, progress="{}")
+        first = decide(job, seen, after=20 * DAY)
+        assert (first.status.phase, first.delete) == ("Running", ())
+        still = decide(then(job, first), seen, after=20 * DAY + 960)
+        assert still.status == first.status
+        late = decide(then(job, still), seen, after=20 * DAY + 961)
+        assert ended_by(late) == ("infrastructure", "ReportLost")
+        assert "limit 960 s" in late.status.attempts[-1].message
+
+    def test_is_forgotten_once_one_can_be_read(self) -> None:
+        job = running()
+        job = then(job, decide(job, hrl.running_world(job, progress="{}"), after=100))
+        job = then(job, decide(job, hrl.running_world(job, progress=hrl.progress()), after=900))
+        decided = decide(job, hrl.running_world(job, progress="{}"), after=5000)
+        assert decided.status.attempt == 1
+
+    def test_does_not_stop_the_clock_of_a_start(self) -> None:
+        job = hrl.job(RETRIES)
+        seen = hrl.running_world(job, progress="{}")
+        late = decide(then(job, decide(job, seen)), seen, after=1801)
+        assert condition(late, "Failed") == ("True", "StartDeadlineExceeded")
+        assert "ProgressUnreadable" in message(late, "Failed")
+
+    @pytest.mark.parametrize(
+        ("state", "failure", "reason"),
+        [("SUCCEEDED", None, "Completed"), ("FAILED", "configuration", "ConfigurationFailure")],
+    )
+    def test_in_another_part_hides_no_verdict(self, state: str, failure: str | None, reason: str) -> None:
+        job = running()
+        report = hrl.progress(state, {"rollout.collected": "many", "driver.startedAt": 7}, failure=failure)
+        decided = decide(job, hrl.running_world(job, progress=report), after=60)
+        assert decided.status.reason == reason
+
+    def test_in_part_keeps_what_the_last_one_said(self) -> None:
+        job = running()
+        report = hrl.progress(changes={"rollout.collected": "many", "checkpoint": 7})
+        decided = decide(job, hrl.running_world(job, progress=report), after=60)
+        assert condition(decided, "Progressing") == ("Unknown", "ProgressUnreadable")
+        assert "rollout.collected" in message(decided, "Progressing")
+        assert (decided.status.rollout, decided.status.step) == (job.status.rollout, "1/3")
+        assert decided.status.checkpoint == job.status.checkpoint
+        assert decided.status.checkpoint is not None
+
+    def test_in_part_leaves_a_driver_that_says_that_it_runs_alone(self) -> None:
+        job = running({"progress.onStall": "Restart"})
+        report = hrl.progress(changes={"rollout.collected": "many"})
+        seen = hrl.running_world(job, progress=report)
+        job = then(job, decide(job, seen, after=60))
+        assert decide(job, seen, after=DAY).status.phase == "Running"
+
+
+class TestAHeadThatNoPassSaw:
+    """The operator was away while it came up, ran and went."""
+
+    def created(self) -> HarborRLJob:
+        job = hrl.job(RETRIES)
+        passed = hrl.preflight_pod(job, exit_code=0, message=hrl.PASSED)
+        return then(job, decide(job, hrl.world(deployment=hrl.deployment(job), preflight_pod=passed)))
+
+    def test_is_lost_when_its_report_is_there_and_it_is_not(self) -> None:
+        job = self.created()
+        seen = hrl.running_world(job, progress=hrl.progress(), trainer_pods=(hrl.trainer_pod("worker"),))
+        decided = decide(job, seen, after=600)
+        assert ended_by(decided) == ("infrastructure", "PodDeleted")
+        assert "that reported incarnation 1 is gone" in decided.status.attempts[0].message
+
+    def test_is_not_lost_while_it_ends(self) -> None:
+        job = self.created()
+        seen = hrl.running_world(job, progress=hrl.progress(), trainer_pods=(hrl.trainer_pod(terminating=True),))
+        assert decide(job, seen, after=20).status.attempt == 1
+
+    def test_is_not_lost_that_came_up_between_two_reads_of_one_pass(self) -> None:
+        job = self.created()
+        fresh = hrl.progress(changes={"observedAt": hrl.ago(-595)})
+        assert decide(job, hrl.running_world(job, progress=fresh, trainer_pods=()), after=600).status.attempt == 1
+
+    def test_is_not_that_of_an_incarnation_whose_cluster_was_taken_away(self) -> None:
+        job = running()
+        stopped = hrl.progress("STOPPED")
+        asked = then(job, decide(job, hrl.running_world(job, progress=stopped)), suspend=True)
+        released = decide(asked, hrl.running_world(job, progress=stopped), after=60)
+        assert deleted(released)[0] == "RayCluster/quickstart-a1"
+        resumed = then(asked, released, suspend=False)
+        anew = hrl.ray_cluster(job)
+        anew["metadata"]["uid"] = "rc-anew"
+        seen = hrl.running_world(job, progress=stopped, ray_clusters={"quickstart-a1": anew}, trainer_pods=())
+        decided = decide(resumed, seen, after=600)
+        assert (decided.status.phase, decided.status.attempt) == ("StartingTrainer", 1)
