@@ -157,7 +157,7 @@ def _lost(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
 def _has_reported(draft: Draft) -> bool:
     """Whether a head that no pass saw left a report, which cannot be of one that came after the pods were read."""
     progress = draft.progress
-    if progress is None or not is_live(draft, progress) or _heads(_all_pods(draft)):
+    if progress is None or not is_live(draft, progress) or _heads(draft.observed.pods_of_attempt(draft.attempt)):
         return False
     return progress.observed_at is None or has_elapsed(progress.observed_at, UNSEEN_SECONDS, draft.now)
 

@@ -196,7 +196,7 @@ class TestTheStartDeadlineOfARunThatHadBegun:
         job = self.lost({"queueName": "h200"}, ray_clusters=held(job))
         assert job.status.reason == "RestartingInPlace"
         waiting = hrl.trainer_pod("head", phase="Pending", ready=False)
-        waiting["metadata"]["creationTimestamp"] = hrl.ago(-15)
+        waiting["metadata"] |= {"creationTimestamp": hrl.ago(-15), "uid": "of-another-pod"}
         failed = hrl.progress("FAILED", failure="infrastructure", message="NCCL")
         seen = hrl.running_world(job, progress=failed, ray_clusters=held(job), trainer_pods=(waiting,))
         late = decide(job, seen, after=1900)
@@ -221,7 +221,10 @@ class TestTheStartDeadlineOfARunThatHadBegun:
         job = then(job, decide(job, hrl.running_world(job, progress=hrl.progress())), suspend=True)
         stopped = hrl.running_world(job, progress=hrl.progress("STOPPED"))
         job = then(job, decide(job, stopped, after=100), suspend=False)
-        seen = hrl.running_world(job, progress=hrl.progress("STOPPED"), trainer_pods=())
+        again = hrl.ray_cluster(job)
+        again["metadata"]["uid"] = "of-another-cluster"
+        clusters = {"quickstart-a1": again}
+        seen = hrl.running_world(job, progress=hrl.progress("STOPPED"), trainer_pods=(), ray_clusters=clusters)
         late = decide(then(job, decide(job, seen, after=200)), seen, after=2100)
         assert (late.status.reason, late.status.attempt) == ("BackingOff", 2)
 
