@@ -8,6 +8,7 @@ from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.heads import is_of_known_head, successor
 from harborrl_operator.in_place import keeps_its_quota, restart_in_place
 from harborrl_operator.losses import account, caveat
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
@@ -27,7 +28,8 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cau
     draft.fields["failures"] = counts
     is_placed = cause is not Cause.START_DEADLINE  # else the quota that it holds has no nodes for it
     if failure == "infrastructure" and not budget.is_spent and is_placed and keeps_its_quota(draft):
-        return restart_in_place(draft, message, cause, budget, end.at)
+        keep = successor(draft) if is_of_known_head(draft) else None
+        return restart_in_place(draft, message, cause, budget, end.at, keep=keep)
     before, record = _record(draft, failure, message, cause, end.at)
     final = _final(before, record, budget, message)
     if final is not None:

@@ -6,7 +6,15 @@ from datetime import datetime, timedelta
 from harborrl_operator.clock import from_text, seconds_since
 from harborrl_operator.constants import Cause
 from harborrl_operator.models.status import FateStatus
-from harborrl_operator.observed import Object, condition_of, container_statuses, is_terminating, name_of, pod_phase
+from harborrl_operator.observed import (
+    Object,
+    condition_of,
+    container_statuses,
+    is_terminating,
+    name_of,
+    pod_phase,
+    uid_of,
+)
 from harborrl_operator.problems import last_words
 
 UNCONFIRMED_SECONDS = 60
@@ -47,7 +55,9 @@ def fate_of(pod: Object, now: datetime) -> FateStatus | None:
     on = f" on node {node}" if node else ""
     words = _words(pod, cause)
     said = f"Pod {name_of(pod)}{on} {_SAID[cause]}" + (f": {words}" if words else ".")
-    return FateStatus(cause=cause, pod=name_of(pod), node=node, message=said[:400], ended_at=ended_at(pod))
+    return FateStatus(
+        cause=cause, pod=name_of(pod), uid=uid_of(pod), node=node, message=said[:400], ended_at=ended_at(pod)
+    )
 
 
 def ended_at(pod: Object) -> str | None:

@@ -10,10 +10,11 @@ from harborrl_operator.budgets import Budget
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ANNOTATION_NO_HEAD_RESTART, Cause, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.heads import NO_HEAD, note_head
 from harborrl_operator.incarnations import end_pods
 from harborrl_operator.losses import account
 from harborrl_operator.models.status import AttemptStatus
-from harborrl_operator.observed import Object, annotations, is_terminating, name_of
+from harborrl_operator.observed import Object, annotations, is_terminating
 from harborrl_operator.workloads import queue_of
 
 SOON_SECONDS = 5.0
@@ -35,7 +36,9 @@ def restart_in_place(
     old = [pod for pod in draft.observed.pods_of_attempt(draft.attempt) if keep is None or _is_older(pod, keep)]
     end_pods(draft, old)
     since = keep["metadata"]["creationTimestamp"] if keep else draft.text_now
-    draft.update_trainer(head_pod=name_of(keep) if keep else None, restarted_at=since)
+    draft.update_trainer(**NO_HEAD, restarted_at=since)
+    if keep is not None:
+        note_head(draft, keep)
     draft.fields.update(starting_since=draft.text_now, suspension=None)
     said = (
         f"Infrastructure failure {budget.spent} of {budget.limit}, within the same RayCluster: new pods go on from the"

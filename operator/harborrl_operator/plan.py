@@ -17,6 +17,7 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.heads import hear_successor_later
 from harborrl_operator.incarnations import end_old_pods
 from harborrl_operator.isolation import isolate
 from harborrl_operator.models import HarborRLJob, Settings
@@ -51,6 +52,7 @@ def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime
 def _decide(draft: Draft, settings: Settings) -> Plan:
     if draft.job.status.finished_at:
         return after_the_end(draft)
+    hear_successor_later(draft)
     note_progress(draft)
     end_old_pods(draft)
     if not draft.job.spec.suspend:

@@ -22,6 +22,8 @@ from harborrl_operator.models.status import (
 
 STALL_MARGIN_SECONDS = 60
 
+FINAL_STATES = ("SUCCEEDED", "FAILED", "STOPPED")
+
 FailureClass = Literal["configuration", "infrastructure", "application", "storage"]
 _CLASSES: tuple[FailureClass, ...] = ("configuration", "infrastructure", "application", "storage")
 

@@ -6,6 +6,7 @@ from harborrl_operator.active_time import queue_changes
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.heads import NO_HEAD
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.observed import Object, labels
 from harborrl_operator.resources.ray_cluster import queue_labels
@@ -23,7 +24,7 @@ def queued(draft: Draft) -> Plan:
     cluster, pods = draft.cluster, draft.observed.pods_of_attempt(draft.attempt)
     assert cluster is not None  # noqa: S101 - is_held_back has just seen it
     draft.fields.update(starting_since=None)
-    draft.update_trainer(head_pod=None, released_incarnation=draft.value("incarnation") or 0)
+    draft.update_trainer(**NO_HEAD, released_incarnation=draft.value("incarnation") or 0)
     verdict = _verdict(draft, cluster, len(pods))
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
     draft.set(ConditionType.STALLED, "False", Reason.NOT_RUNNING)

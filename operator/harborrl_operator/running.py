@@ -7,8 +7,9 @@ from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import fate_of, first_fate, is_unconfirmed
 from harborrl_operator.gang import is_ready, missing_pods
+from harborrl_operator.heads import is_heads, note_head, successor
 from harborrl_operator.incarnations import current_pods
-from harborrl_operator.observed import Object, head_pod, is_terminating, labels, name_of
+from harborrl_operator.observed import Object, head_pod, is_terminating, labels
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
 from harborrl_operator.progress import Progress, Unreadable, has_elapsed, stall, stall_seconds
 from harborrl_operator.queued import queued
@@ -134,9 +135,9 @@ def _follow_head(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
     head = head_pod(pods)
     if head is None:
         return _lost(draft, pods)
-    if draft.trainer.head_pod not in (None, name_of(head)):
+    if successor(draft) is not None:
         return head_replaced(draft, head)
-    draft.update_trainer(head_pod=name_of(head))
+    note_head(draft, head)
     draft.change_attempt(node=head["spec"].get("nodeName"))
     return None
 
@@ -170,7 +171,7 @@ def _vanished(draft: Draft, head: str | None) -> Plan:
     fate = draft.trainer.fate
     which = f"Head pod {head}" if head else f"The head pod that reported incarnation {draft.value('incarnation')}"
     said = f"{which} is gone and the driver had not finished."
-    if fate is not None and fate.pod == head:
+    if fate is not None and is_heads(draft.trainer, fate):
         return attempt_failed(draft, "infrastructure", f"{said} {fate.message}", Cause(fate.cause))
     cause = Cause.POD_DELETED if draft.cluster is not None else Cause.CLUSTER_DELETED
     return attempt_failed(draft, "infrastructure", said, cause)

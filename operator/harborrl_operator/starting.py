@@ -8,6 +8,7 @@ from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase,
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import is_unconfirmed
 from harborrl_operator.gang import missing_pods
+from harborrl_operator.heads import NO_HEAD
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.models.status import PreflightStatus
 from harborrl_operator.observed import Object, annotations, name_of
@@ -142,7 +143,7 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
 def create_cluster(draft: Draft, job: ResolvedJob) -> Plan:
     """The only place that applies a RayCluster, reached only while there is none."""
     draft.apply(config_maps.progress(job.job), ray_cluster(job, draft.attempt, draft.observed.claims))
-    draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), head_pod=None, fate=None)
+    draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), **NO_HEAD, fate=None)
     verdict = Verdict(Reason.STARTING, f"The trainer of attempt {draft.attempt} starts.")
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
     return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)

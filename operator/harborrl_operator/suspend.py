@@ -10,10 +10,11 @@ from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
+from harborrl_operator.heads import NO_HEAD, is_known_head
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
-from harborrl_operator.observed import head_pod, name_of
+from harborrl_operator.observed import head_pod
 from harborrl_operator.reporting import is_live
 from harborrl_operator.resources import config_maps
 from harborrl_operator.work_end import work_end
@@ -59,7 +60,7 @@ def go_on(draft: Draft) -> Plan:
     account(draft, work_end(draft).at)
     draft.delete("RayCluster", [draft.cluster])
     draft.update_trainer(
-        head_pod=None, released_cluster=draft.cluster_uid, released_incarnation=draft.value("incarnation") or 0
+        **NO_HEAD, released_cluster=draft.cluster_uid, released_incarnation=draft.value("incarnation") or 0
     )
     draft.fields.update(starting_since=None)
     verdict = Verdict(Reason.WAITING_FOR_OLD_PODS, "The driver stopped for a suspend that was taken back; it goes on.")
@@ -105,7 +106,7 @@ def _running_incarnation(draft: Draft) -> int | None:
     progress = draft.progress
     if progress is not None:
         state, incarnation = progress.driver.state, progress.incarnation
-    elif name_of(head) == draft.trainer.head_pod:
+    elif is_known_head(draft.trainer, head):
         state, incarnation = draft.trainer.driver_state or "", draft.value("incarnation") or 0
     else:
         return None
@@ -142,7 +143,7 @@ def _release(draft: Draft) -> Plan:
     draft.release()
     incarnation = draft.value("incarnation") or 0
     draft.fields.update(starting_since=None, retry_at=None)
-    draft.update_trainer(head_pod=None, released_cluster=draft.cluster_uid, released_incarnation=incarnation)
+    draft.update_trainer(**NO_HEAD, released_cluster=draft.cluster_uid, released_incarnation=incarnation)
     suspension = draft.job.status.suspension or SuspensionStatus(
         requested_at=draft.text_now, attempt=draft.attempt, incarnation=incarnation
     )

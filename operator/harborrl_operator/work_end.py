@@ -10,9 +10,9 @@ from datetime import datetime
 from harborrl_operator.clock import from_text
 from harborrl_operator.draft import Draft
 from harborrl_operator.fates import ended_at
-from harborrl_operator.observed import Object, head_pod, name_of
-
-FINAL_STATES = ("SUCCEEDED", "FAILED", "STOPPED")
+from harborrl_operator.heads import is_heads, is_known_head, successor
+from harborrl_operator.observed import Object, head_pod
+from harborrl_operator.progress import FINAL_STATES
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ def work_end(draft: Draft, at_latest: datetime | None = None) -> End:
     final = _final_report(draft)
     if final is not None:
         return End(min(final, draft.now))
-    pods, known = draft.observed.pods_of_attempt(draft.attempt), draft.trainer.head_pod
+    pods = draft.observed.pods_of_attempt(draft.attempt)
     head = head_pod(pods)
-    if head is not None and known in (None, name_of(head)):
+    if head is not None and successor(draft) is None:
         return End(draft.now)
     ended = _end_of_head(draft, pods)
     if ended is not None:
@@ -41,11 +41,11 @@ def work_end(draft: Draft, at_latest: datetime | None = None) -> End:
 
 def _end_of_head(draft: Draft, pods: Iterable[Object]) -> str | None:
     """As its pod tells, or told while it could be seen."""
-    known, fate = draft.trainer.head_pod, draft.trainer.fate
+    fate = draft.trainer.fate
     for pod in pods:
-        if name_of(pod) == known:
+        if is_known_head(draft.trainer, pod):
             return ended_at(pod)
-    return fate.ended_at if fate is not None and fate.pod == known else None
+    return fate.ended_at if fate is not None and is_heads(draft.trainer, fate) else None
 
 
 def _final_report(draft: Draft) -> datetime | None:

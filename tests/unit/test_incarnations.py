@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harborrl_operator.draft import Plan
-from harborrl_operator.models import HarborRLJob
+from harborrl_operator.models import HarborRLJob, JobStatus
 from harborrl_operator.observed import Observed
 from support import hrl
 from support.hrl import condition, decide, deleted, then
@@ -35,6 +35,10 @@ def pod(role: str, uid: str, *, age: float = 0, name: str = "", **changes: Any) 
 def begun(**changes: Any) -> HarborRLJob:
     of = job()
     return then(of, decide(of, running(of, **changes)))
+
+
+def job_with(of: HarborRLJob, status: JobStatus) -> HarborRLJob:
+    return HarborRLJob(of.namespace, of.name, of.uid, of.generation, of.spec, status)
 
 
 def restarts(decided: Plan) -> int:
@@ -100,3 +104,52 @@ def test_the_old_workers_of_a_replaced_head_are_told_again_in_every_pass() -> No
     again = decide(then(before, replaced), seen, after=5)
     assert deleted(again) == ["Pod/worker-w1"]
     assert restarts(again) == 1
+
+
+class TestAHeadThatTookAnothersPlace:
+    OLD = (pod("head", "h1", age=100, name="quickstart-a1-head"), pod("worker", "w1", age=100))
+    NEW = (pod("head", "h2", age=1, name="quickstart-a1-head"), OLD[1])
+
+    def test_is_known_by_its_uid_where_kuberay_gives_it_the_same_name(self) -> None:
+        before = begun(trainer_pods=self.OLD)
+        decided = decide(before, running(before, trainer_pods=self.NEW))
+        assert (restarts(decided), deleted(decided)) == (1, ["Pod/worker-w1"])
+        assert decided.status.trainer is not None
+        assert (decided.status.trainer.head_uid, decided.status.trainer.released_incarnation) == ("h2", 1)
+        stale = decide(then(before, decided), running(before, progress=LOST, trainer_pods=self.NEW[:1]), after=5)
+        assert restarts(stale) == 1
+
+    def test_is_the_same_head_to_a_status_that_an_older_operator_wrote(self) -> None:
+        before = begun(trainer_pods=self.OLD)
+        assert before.status.trainer is not None
+        trainer = before.status.trainer.model_copy(update={"head_uid": None})
+        older = job_with(before, before.status.model_copy(update={"trainer": trainer}))
+        decided = decide(older, running(older, trainer_pods=self.OLD))
+        assert restarts(decided) == 0
+        assert decided.status.trainer is not None
+        assert decided.status.trainer.head_uid == "h1"
+
+    def test_may_have_reported_already_and_goes_on(self) -> None:
+        """Its report must not be taken for the lost one's: nothing that it says would count."""
+        before = begun(trainer_pods=self.OLD)
+        seen = running(before, progress=hrl.progress(incarnation=2), trainer_pods=self.NEW)
+        replaced = decide(before, seen)
+        assert (restarts(replaced), deleted(replaced)) == (1, ["Pod/worker-w1"])
+        new = running(before, progress=hrl.progress(incarnation=2), trainer_pods=(self.NEW[0], pod("worker", "w2")))
+        settled = decide(then(before, replaced), new, after=5)
+        assert (settled.status.phase, settled.status.incarnation, restarts(settled)) == ("Running", 2, 1)
+
+    def test_is_kept_when_the_lost_ones_driver_had_failed(self) -> None:
+        before = begun(trainer_pods=self.OLD)
+        decided = decide(before, running(before, progress=LOST, trainer_pods=self.NEW))
+        assert (restarts(decided), deleted(decided)) == (1, ["Pod/worker-w1"])
+        assert decided.status.failures is not None
+        assert decided.status.failures.infrastructure == 1
+
+    def test_whose_driver_failed_too_is_charged_once_for_both(self) -> None:
+        before = begun(trainer_pods=self.OLD)
+        failed = hrl.progress("FAILED", incarnation=2, failure="infrastructure", message="NCCL")
+        decided = decide(before, running(before, progress=failed, trainer_pods=self.NEW))
+        assert restarts(decided) == 1
+        again = decide(then(before, decided), running(before, progress=failed, trainer_pods=()), after=5)
+        assert restarts(again) == 1

@@ -320,7 +320,9 @@ class TestTheEndOfALostHead:
 
     def test_is_not_after_its_successor_began(self) -> None:
         running = then(self.JOB, decide(self.JOB, hrl.running_world(self.JOB, progress=self.REPORT)))
-        successor = hrl.trainer_pod("head") | {"metadata": hrl.trainer_pod("head")["metadata"] | {"name": "head-2"}}
+        successor = hrl.trainer_pod("head") | {
+            "metadata": hrl.trainer_pod("head")["metadata"] | {"name": "head-2", "uid": "h2"}
+        }
         successor["metadata"]["creationTimestamp"] = hrl.ago(1800)
         seen = hrl.running_world(self.JOB, trainer_pods=(successor,), progress=self.REPORT)
         record = decide(running, seen, after=7200).status.attempts[0]

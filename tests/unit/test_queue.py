@@ -250,7 +250,7 @@ class TestFailuresInAQueue:
     def test_a_head_that_kuberay_put_in_the_place_of_a_lost_one_is_counted_and_gets_new_workers(self) -> None:
         before = then(job(), decide(job(), running(job())))
         head, worker = hrl.trainer_pod("head"), hrl.trainer_pod("worker")
-        head["metadata"] |= {"name": "quickstart-a1-head-2", "creationTimestamp": hrl.ago(1)}
+        head["metadata"] |= {"name": "quickstart-a1-head-2", "uid": "h2", "creationTimestamp": hrl.ago(1)}
         decided = decide(before, running(before, trainer_pods=(head, worker)))
         assert deleted(decided) == ["Pod/quickstart-a1-worker"]
         assert decided.status.attempts[-1].restarts == 1

@@ -156,6 +156,8 @@ class FateStatus(StatusModel):
     """As in `attempts`."""
     pod: str
     """Its name."""
+    uid: str | None = None
+    """Its uid."""
     node: str | None = None
     """Where it ran."""
     message: str = ""
@@ -171,6 +173,8 @@ class TrainerStatus(StatusModel):
     """RayCluster of the attempt that exists; absent between two attempts."""
     head_pod: str | None = None
     """Set once the head pod was seen; its absence afterwards is a loss."""
+    head_uid: str | None = None
+    """Its uid: KubeRay may give the next head the same name."""
     released_incarnation: int = 0
     """Incarnations up to this one ended because we took their cluster away; their verdict counts for nothing."""
     released_cluster: str | None = None
