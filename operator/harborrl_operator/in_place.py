@@ -15,6 +15,7 @@ from harborrl_operator.incarnations import end_pods
 from harborrl_operator.losses import account
 from harborrl_operator.models.status import AttemptStatus
 from harborrl_operator.observed import Object, annotations, is_terminating
+from harborrl_operator.preempted import note_admission
 from harborrl_operator.workloads import queue_of
 
 SOON_SECONDS = 5.0
@@ -39,6 +40,7 @@ def restart_in_place(
     draft.update_trainer(**NO_HEAD, restarted_at=since)
     if keep is not None:
         note_head(draft, keep)
+        note_admission(draft)
     draft.fields.update(starting_since=draft.text_now, suspension=None)
     said = (
         f"Infrastructure failure {budget.spent} of {budget.limit}, within the same RayCluster: new pods go on from the"

@@ -23,6 +23,7 @@ from harborrl_operator.isolation import isolate
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
+from harborrl_operator.preempted import note_unseen_preemption
 from harborrl_operator.preflight_verdict import Facts
 from harborrl_operator.reporting import note_progress
 from harborrl_operator.resolve import ResolvedJob, resolve
@@ -53,6 +54,7 @@ def _decide(draft: Draft, settings: Settings) -> Plan:
     if draft.job.status.finished_at:
         return after_the_end(draft)
     hear_successor_later(draft)
+    note_unseen_preemption(draft)
     note_progress(draft)
     end_old_pods(draft)
     if not draft.job.spec.suspend:

@@ -10,6 +10,7 @@ from harborrl_operator.gang import is_ready, missing_pods
 from harborrl_operator.heads import is_heads, note_head, successor
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.observed import Object, head_pod, is_terminating, labels
+from harborrl_operator.preempted import note_admission
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
 from harborrl_operator.progress import Progress, Unreadable, has_elapsed, stall, stall_seconds
 from harborrl_operator.queued import queued
@@ -138,6 +139,7 @@ def _follow_head(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
     if successor(draft) is not None:
         return head_replaced(draft, head)
     note_head(draft, head)
+    note_admission(draft)
     draft.change_attempt(node=head["spec"].get("nodeName"))
     return None
 

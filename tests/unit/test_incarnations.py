@@ -153,3 +153,55 @@ class TestAHeadThatTookAnothersPlace:
         assert restarts(decided) == 1
         again = decide(then(before, decided), running(before, progress=failed, trainer_pods=()), after=5)
         assert restarts(again) == 1
+
+
+def let_start(since: float) -> dict[str, Any]:
+    """KubeRay's word on a RayCluster that Kueue released `since` seconds ago."""
+    changed = {"type": "RayClusterSuspended", "status": "False", "lastTransitionTime": hrl.ago(since)}
+    return {"conditions": [changed]}
+
+
+class TestAPreemptionAndANewAdmissionThatNoPassSaw:
+    OLD = (pod("head", "h1", age=100), pod("worker", "w1", age=100))
+    NEW = (pod("head", "h2", age=29), pod("worker", "w2", age=29))
+
+    def running(self) -> HarborRLJob:
+        return begun(trainer_pods=self.OLD, queue=let_start(101))
+
+    @pytest.mark.parametrize(
+        ("state", "incarnation"), [("RUNNING", 1), ("STOPPED", 1), ("FAILED", 1), ("RUNNING", 2), ("STARTING", 2)]
+    )
+    @pytest.mark.parametrize("pods", [NEW, ()], ids=["new pods", "no pods yet"])
+    def test_is_no_failure_whatever_was_reported(
+        self, pods: tuple[dict[str, Any], ...], state: str, incarnation: int
+    ) -> None:
+        before = self.running()
+        report = hrl.progress(state, incarnation=incarnation, failure="infrastructure" if state == "FAILED" else None)
+        seen = running(before, progress=report, trainer_pods=pods, queue=let_start(30))
+        decided = decide(before, seen)
+        assert (restarts(decided), decided.status.failures, deleted(decided)) == (0, None, [])
+        assert decided.status.attempt == 1
+        new = running(before, progress=hrl.progress(incarnation=2), trainer_pods=self.NEW, queue=let_start(30))
+        settled = decide(then(before, decided), new, after=5)
+        assert (settled.status.phase, settled.status.failures) == ("Running", None)
+
+    def test_counts_what_it_cost_once(self) -> None:
+        before = self.running()
+        beyond = {"rollout.trained": 3}
+        seen = running(before, progress=hrl.progress(changes=beyond), trainer_pods=self.OLD, queue=let_start(101))
+        trained = then(before, decide(before, seen, after=1))
+        again = running(before, progress=hrl.progress(changes=beyond), trainer_pods=self.NEW, queue=let_start(30))
+        decided = decide(trained, again, after=5)
+        assert decided.status.lost is not None
+        assert decided.status.lost.rollouts == 2
+        assert decide(then(trained, decided), again, after=6).status.lost == decided.status.lost
+
+    def test_is_told_from_a_lost_head_by_kuberays_own_words(self) -> None:
+        before = self.running()
+        lost = decide(before, running(before, trainer_pods=self.NEW, queue=let_start(101)))
+        assert restarts(lost) == 1
+
+    def test_is_told_also_where_an_older_operator_saw_the_head(self) -> None:
+        before = begun(trainer_pods=self.OLD)
+        decided = decide(before, running(before, trainer_pods=self.NEW, queue=let_start(-5)), after=10)
+        assert restarts(decided) == 0

@@ -189,6 +189,9 @@ class TrainerStatus(StatusModel):
     kept: bool = False
     """The cluster outlives the failed job for debugging."""
     fate: FateStatus | None = None
+    admitted_at: Moment = None
+    """When KubeRay was last allowed to start the cluster of this head, as it says: another moment beside another head
+    tells of a preemption that nobody saw."""
     restarted_at: Moment = None
     """When its pods were last made anew within the quota."""
     ending_pods: list[str] = Field(default_factory=list)
