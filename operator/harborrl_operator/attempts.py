@@ -8,7 +8,7 @@ from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
-from harborrl_operator.heads import is_of_known_head, successor
+from harborrl_operator.heads import is_heads, is_of_known_head, successor
 from harborrl_operator.in_place import keeps_its_quota, restart_in_place
 from harborrl_operator.losses import account, caveat
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
@@ -48,13 +48,24 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cau
 
 def head_replaced(draft: Draft, head: Object) -> Plan:
     """KubeRay put a head in the place of a lost one: 1.5 always does, newer ones where we let them."""
-    message = f"Head pod {draft.trainer.head_pod} is gone and the driver had not finished."
+    message, cause = what_befell_head(draft)
     counts, budget = charge("infrastructure", draft.value("failures") or FailureCounts(), draft.job.spec.retries)
     if budget.is_spent:
-        return attempt_failed(draft, "infrastructure", message, Cause.POD_DELETED)
+        return attempt_failed(draft, "infrastructure", message, cause)
     draft.fields["failures"] = counts
     end = work_end(draft, at_latest=from_text(head["metadata"]["creationTimestamp"]))
-    return restart_in_place(draft, message + caveat(draft, end), Cause.POD_DELETED, budget, end.at, keep=head)
+    return restart_in_place(draft, message + caveat(draft, end), cause, budget, end.at, keep=head)
+
+
+def what_befell_head(draft: Draft) -> tuple[str, Cause]:
+    """Of a head that is gone: what was seen of its end while it could be."""
+    head = draft.trainer.head_pod
+    which = f"Head pod {head}" if head else f"The head pod that reported incarnation {draft.value('incarnation')}"
+    said = f"{which} is gone and the driver had not finished."
+    fate = draft.trainer.fate
+    if fate is not None and is_heads(draft.trainer, fate):
+        return f"{said} {fate.message}", Cause(fate.cause)
+    return said, Cause.POD_DELETED if draft.cluster is not None else Cause.CLUSTER_DELETED
 
 
 def record_deadline(draft: Draft, said: str) -> str:

@@ -1,13 +1,13 @@
 """While a RayCluster of the current attempt exists: follow what its supervisor and its pods say."""
 
-from harborrl_operator.attempts import attempt_failed, head_replaced
+from harborrl_operator.attempts import attempt_failed, head_replaced, what_befell_head
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import fate_of, first_fate, is_unconfirmed
 from harborrl_operator.gang import is_ready, missing_pods
-from harborrl_operator.heads import is_heads, note_head, successor
+from harborrl_operator.heads import note_head, successor
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.observed import Object, head_pod, is_terminating, labels
 from harborrl_operator.preempted import note_admission
@@ -153,7 +153,7 @@ def _lost(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
     if ended is not None:
         return attempt_failed(draft, "infrastructure", f"Head: {ended.message}", Cause(ended.cause))
     if draft.trainer.head_pod or _has_reported(draft):
-        return _vanished(draft, draft.trainer.head_pod)
+        return attempt_failed(draft, "infrastructure", *what_befell_head(draft))
     return None
 
 
@@ -167,16 +167,6 @@ def _has_reported(draft: Draft) -> bool:
 
 def _heads(pods: tuple[Object, ...]) -> list[Object]:
     return [pod for pod in pods if labels(pod).get("ray.io/node-type") == "head"]
-
-
-def _vanished(draft: Draft, head: str | None) -> Plan:
-    fate = draft.trainer.fate
-    which = f"Head pod {head}" if head else f"The head pod that reported incarnation {draft.value('incarnation')}"
-    said = f"{which} is gone and the driver had not finished."
-    if fate is not None and is_heads(draft.trainer, fate):
-        return attempt_failed(draft, "infrastructure", f"{said} {fate.message}", Cause(fate.cause))
-    cause = Cause.POD_DELETED if draft.cluster is not None else Cause.CLUSTER_DELETED
-    return attempt_failed(draft, "infrastructure", said, cause)
 
 
 def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:

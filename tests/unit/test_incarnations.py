@@ -205,3 +205,17 @@ class TestAPreemptionAndANewAdmissionThatNoPassSaw:
         before = begun(trainer_pods=self.OLD)
         decided = decide(before, running(before, trainer_pods=self.NEW, queue=let_start(-5)), after=10)
         assert restarts(decided) == 0
+
+
+def test_a_replaced_heads_end_is_told_as_it_was_seen() -> None:
+    old, worker = pod("head", "h1", age=100), pod("worker", "w1", age=100)
+    before = begun(trainer_pods=(old, worker))
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    drained = pod("head", "h1", age=100, terminating=True)
+    drained["status"]["conditions"].append(disrupted)
+    seen = then(before, decide(before, running(before, trainer_pods=(drained, worker)), after=5))
+    decided = decide(seen, running(seen, trainer_pods=(pod("head", "h2"), worker)), after=70)
+    assert restarts(decided) == 1
+    record = decided.status.attempts[-1]
+    assert record.cause == "Evicted"
+    assert "evicting" in record.message
