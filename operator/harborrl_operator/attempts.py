@@ -10,7 +10,7 @@ from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import is_heads, is_of_known_head, successor
 from harborrl_operator.in_place import keeps_its_quota, restart_in_place
-from harborrl_operator.losses import account, caveat
+from harborrl_operator.losses import account, caveat, trained_so_far
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
 from harborrl_operator.observed import Object
 from harborrl_operator.progress import FailureClass
@@ -83,13 +83,12 @@ def record_deadline(draft: Draft, said: str) -> str:
 
 
 def _how_it_ended(draft: Draft, message: str, cause: Cause) -> dict[str, Any]:
-    rollout = draft.value("rollout")
     return {
         "finished_at": draft.text_now,
         "outcome": "Failed",
         "cause": cause.value,
         "message": message[:512],
-        "at_rollout": rollout.trained if rollout and draft.value("incarnation") else None,
+        "at_rollout": trained_so_far(draft),
     }
 
 
@@ -101,7 +100,7 @@ def _record(
     account(draft, until)
     changes = {"failure_class": failure, **_how_it_ended(draft, message, cause)}
     fate = draft.trainer.fate
-    if fate is not None and fate.node:
+    if fate is not None and fate.node and failure == "infrastructure":
         changes["node"] = fate.node
     draft.change_attempt(**changes)
     listed: list[AttemptStatus] = draft.value("attempts")[-MOST_LISTED:]

@@ -16,6 +16,12 @@ class Loss:
     gpu_hours: float = 0.0
 
 
+def trained_so_far(draft: Draft) -> int | None:
+    """Rollouts trained over the run; None before the driver of the current attempt reported."""
+    rollout = draft.value("rollout")
+    return rollout.trained if rollout and draft.value("incarnation") else None
+
+
 def kept_rollouts(draft: Draft) -> int:
     """Rollouts that the newest complete checkpoint of the run holds: where a resume goes on."""
     checkpoint, start = draft.value("checkpoint"), draft.value("resume")

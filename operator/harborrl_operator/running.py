@@ -5,7 +5,7 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
-from harborrl_operator.fates import fate_of, first_fate, is_unconfirmed
+from harborrl_operator.fates import fate_of, is_unconfirmed
 from harborrl_operator.gang import is_ready, missing_pods
 from harborrl_operator.heads import note_head, successor
 from harborrl_operator.incarnations import current_pods
@@ -14,6 +14,7 @@ from harborrl_operator.preempted import note_admission
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
 from harborrl_operator.progress import Progress, Unreadable, has_elapsed, stall, stall_seconds
 from harborrl_operator.queued import queued
+from harborrl_operator.remembered_fate import cause_by_fate, note_fate
 from harborrl_operator.reporting import is_live, unreadable
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS
 from harborrl_operator.suspend import go_on, was_asked_to_stop
@@ -38,7 +39,7 @@ def verdict_of_driver(draft: Draft) -> Plan | None:
     if not is_live(draft, progress) or is_held_back(draft.cluster):
         return None  # we or the queue took its cluster away: that it ended is no failure
     if progress.driver.state == "FAILED":
-        _note_fate(draft)
+        note_fate(draft)
         said = _what_failed(draft, progress)
         return attempt_failed(draft, progress.failure_class, said, _cause(draft, progress))
     return _stopped(draft, progress) if progress.driver.state == "STOPPED" else None
@@ -59,8 +60,8 @@ def _stopped(draft: Draft, progress: Progress) -> Plan | None:
     if not _stays_stopped(draft):
         return None
     said = progress.driver_message or "The driver was stopped with its head pod."
-    _note_fate(draft)
-    cause = _fate_cause(draft) or Cause.DRIVER_STOPPED
+    note_fate(draft)
+    cause = cause_by_fate(draft) or Cause.DRIVER_STOPPED
     return attempt_failed(draft, "infrastructure", said, cause)
 
 
@@ -69,12 +70,8 @@ def _cause(draft: Draft, progress: Progress) -> Cause:
     known = next(
         (cause for cause in (Cause.OUT_OF_MEMORY, Cause.RESTART_AT_ZERO) if cause == progress.driver.cause), None
     )
-    return known or _fate_cause(draft) or Cause.DRIVER_FAILED
-
-
-def _fate_cause(draft: Draft) -> Cause | None:
-    fate = draft.trainer.fate
-    return Cause(fate.cause) if fate is not None and fate.cause in set(Cause) else None
+    by_fate = cause_by_fate(draft) if progress.failure_class == "infrastructure" else None
+    return known or by_fate or Cause.DRIVER_FAILED
 
 
 def _stays_stopped(draft: Draft) -> bool:
@@ -104,7 +101,7 @@ def follow(draft: Draft) -> Plan:
     draft.update_trainer(ray_cluster=draft.job.names.ray_cluster(draft.attempt))
     if is_held_back(draft.cluster):
         return queued(draft)
-    _note_fate(draft)
+    note_fate(draft)
     lost = _follow_head(draft, pods)
     if lost is not None:
         return lost
@@ -122,14 +119,6 @@ def follow(draft: Draft) -> Plan:
         return late
     draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "The driver has not started.")
     return draft.end(Phase.STARTING_TRAINER, waiting, requeue_after=LOOK_AGAIN_SECONDS)
-
-
-def _note_fate(draft: Draft) -> None:
-    """Remember what befell a pod while it can still be seen; a better explanation replaces a bare deletion."""
-    fate = first_fate(current_pods(draft), draft.now)
-    before = draft.trainer.fate
-    if fate is not None and (before is None or before.cause in (Cause.POD_DELETED, Cause.CONTAINER_FAILED)):
-        draft.update_trainer(fate=fate)
 
 
 def _follow_head(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:

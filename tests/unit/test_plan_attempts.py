@@ -394,3 +394,32 @@ class TestAClusterThatIsKept:
         late = hrl.job(self.SPEC | {"activeDeadlineSeconds": 5})
         begun = then(late, decide(late, hrl.world()))
         assert "RayCluster/quickstart-a1" in deleted(decide(begun, hrl.running_world(late), after=9))
+
+
+class TestAWorkerThatWasReplacedLongAgo:
+    """Deleted on Monday; the gang is whole again."""
+
+    def replaced(self, trained: int) -> HarborRLJob:
+        of = hrl.job({"retries.maxAttempts": 10})
+        running = then(of, decide(of, hrl.running_world(of, progress=hrl.progress())))
+        going = (hrl.trainer_pod("head"), hrl.trainer_pod("worker", terminating=True))
+        seen = then(running, decide(running, hrl.running_world(of, progress=hrl.progress(), trainer_pods=going)))
+        report = hrl.progress(changes={"rollout.trained": trained})
+        return then(seen, decide(seen, hrl.running_world(of, progress=report), after=600))
+
+    def ended(self, of: HarborRLJob, failure: str, trained: int) -> AttemptStatus:
+        report = hrl.progress("FAILED", {"rollout.trained": trained}, failure=failure, message="NCCL error")
+        return decide(of, hrl.running_world(of, progress=report), after=1200).status.attempts[0]
+
+    def test_explains_what_failed_before_anything_more_was_trained(self) -> None:
+        record = self.ended(self.replaced(trained=2), "infrastructure", 2)
+        assert (record.cause, record.node) == ("PodDeleted", "node-1")
+        assert "was deleted" in record.message
+
+    def test_explains_nothing_once_the_run_has_trained_on(self) -> None:
+        record = self.ended(self.replaced(trained=3), "infrastructure", 3)
+        assert (record.cause, record.message) == ("DriverFailed", "NCCL error")
+
+    def test_never_explains_a_bug(self) -> None:
+        record = self.ended(self.replaced(trained=1), "application", 1)
+        assert (record.cause, record.message) == ("DriverFailed", "NCCL error")

@@ -158,6 +158,8 @@ class FateStatus(StatusModel):
     """Its name."""
     uid: str | None = None
     """Its uid."""
+    at_rollout: int | None = None
+    """Rollouts trained when it was seen: a run that trains on was not ended by it."""
     node: str | None = None
     """Where it ran."""
     message: str = ""
