@@ -68,8 +68,8 @@ def what_befell_head(draft: Draft) -> tuple[str, Cause]:
     return said, Cause.POD_DELETED if draft.cluster is not None else Cause.CLUSTER_DELETED
 
 
-def record_deadline(draft: Draft, said: str) -> str:
-    """Write down what the end of the job's time costs an attempt that goes on; `said` with what is lost."""
+def record_deadline(draft: Draft, said: str, cause: Cause) -> str:
+    """Write down what the end of the job's time costs an attempt that is not over; `said` with what is lost."""
     attempts = draft.value("attempts")
     if not attempts or attempts[-1].finished_at:
         return said
@@ -78,7 +78,7 @@ def record_deadline(draft: Draft, said: str) -> str:
     if lost:
         said += f" {lost} rollouts that were trained after the newest checkpoint are lost."
     said += caveat(draft, end)
-    draft.change_attempt(**_how_it_ended(draft, said, Cause.DEADLINE_EXCEEDED))
+    draft.change_attempt(**_how_it_ended(draft, said, cause))
     return said
 
 

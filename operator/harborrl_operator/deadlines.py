@@ -4,7 +4,7 @@
 infrastructure, which has a budget of its own.
 """
 
-from harborrl_operator.attempts import attempt_failed
+from harborrl_operator.attempts import attempt_failed, record_deadline
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
@@ -21,7 +21,8 @@ def late_start(draft: Draft, obstacle: Verdict) -> Plan | None:
     if late is None:
         return None
     if is_first_start(draft):
-        return draft.finish(late, succeeded=False)
+        said = record_deadline(draft, late.message, Cause.START_DEADLINE)
+        return draft.finish(Verdict(late.reason, said), succeeded=False)
     return attempt_failed(draft, "infrastructure", late.message, Cause.START_DEADLINE)
 
 

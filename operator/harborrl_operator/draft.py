@@ -200,7 +200,7 @@ class Draft:
         self.fields.update(finished_at=self.text_now, retry_at=None, starting_since=None, suspension=None)
         attempts: list[AttemptStatus] = self.value("attempts")
         if attempts and not attempts[-1].finished_at:
-            self.change_attempt(finished_at=self.text_now, outcome=word)
+            self.change_attempt(finished_at=self.text_now, outcome=word, failure_class=None, cause=None, message="")
         self.set(ConditionType.FINISHED, "True", verdict.reason, verdict.message)
         kind = ConditionType.SUCCEEDED if succeeded else ConditionType.FAILED
         self.set(kind, "True", verdict.reason, verdict.message)

@@ -12,8 +12,8 @@ from harborrl_operator.constants import ANNOTATION_NO_HEAD_RESTART, Cause, Reaso
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import NO_HEAD, note_head
 from harborrl_operator.incarnations import end_pods
-from harborrl_operator.losses import account
-from harborrl_operator.models.status import AttemptStatus
+from harborrl_operator.losses import account, trained_so_far
+from harborrl_operator.models.status import AttemptStatus, RestartStatus
 from harborrl_operator.observed import Object, annotations, is_terminating
 from harborrl_operator.preempted import note_admission
 from harborrl_operator.workloads import queue_of
@@ -55,9 +55,15 @@ def _note_restart(draft: Draft, message: str, cause: Cause, ended: datetime) -> 
     draft.open_attempt()
     account(draft, ended)
     attempts: list[AttemptStatus] = draft.value("attempts")
-    draft.change_attempt(
-        restarts=attempts[-1].restarts + 1, failure_class="infrastructure", cause=cause.value, message=message[:512]
+    fate = draft.trainer.fate
+    ended_so = RestartStatus(
+        at=draft.text_now,
+        cause=cause.value,
+        message=message[:512],
+        node=fate.node if fate is not None and fate.node else attempts[-1].node,
+        at_rollout=trained_so_far(draft),
     )
+    draft.change_attempt(restarts=attempts[-1].restarts + 1, last_restart=ended_so)
     released = draft.value("incarnation") or 0
     draft.update_trainer(
         driver_state=None, submission_id=None, running_since=None, fate=None, released_incarnation=released

@@ -14,7 +14,7 @@ from harborrl_operator.attempts import back_off, is_backing_off, record_deadline
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import first_objection
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import ConditionType, Phase, Reason
+from harborrl_operator.constants import Cause, ConditionType, Phase, Reason
 from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import hear_successor_later
@@ -88,7 +88,7 @@ def _out_of_time(draft: Draft) -> Plan | None:
         f"The job was active for longer than activeDeadlineSeconds = {limit}, suspended and queued time not counted."
         " Raise it for a run of this size."
     )
-    said = record_deadline(draft, said)
+    said = record_deadline(draft, said, Cause.DEADLINE_EXCEEDED)
     return draft.finish(Verdict(Reason.ACTIVE_DEADLINE_EXCEEDED, said), succeeded=False)
 
 

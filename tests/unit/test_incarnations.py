@@ -216,6 +216,17 @@ def test_a_replaced_heads_end_is_told_as_it_was_seen() -> None:
     seen = then(before, decide(before, running(before, trainer_pods=(drained, worker)), after=5))
     decided = decide(seen, running(seen, trainer_pods=(pod("head", "h2"), worker)), after=70)
     assert restarts(decided) == 1
-    record = decided.status.attempts[-1]
-    assert record.cause == "Evicted"
+    record = decided.status.attempts[-1].last_restart
+    assert record is not None
+    assert (record.cause, record.node, record.at_rollout) == ("Evicted", "node-1", 1)
     assert "evicting" in record.message
+
+
+def test_an_attempt_that_restarted_and_then_succeeded_did_not_fail() -> None:
+    before = begun()
+    restarted = then(before, decide(before, running(before, progress=LOST), after=60))
+    report = hrl.progress("SUCCEEDED", incarnation=2)
+    record = decide(restarted, running(restarted, progress=report), after=600).status.attempts[-1]
+    assert (record.outcome, record.failure_class, record.cause, record.message) == ("Succeeded", None, None, "")
+    assert record.last_restart is not None
+    assert (record.last_restart.cause, record.last_restart.message) == ("DriverFailed", "NCCL")

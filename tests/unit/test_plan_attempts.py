@@ -328,7 +328,8 @@ class TestTheEndOfALostHead:
         record = decide(running, seen, after=7200).status.attempts[0]
         assert record.restarts == 1
         assert record.lost_gpu_hours == pytest.approx(2 * 8 * 1.5, abs=0.01)
-        assert "counted to 2026-01-01T11:30:00Z, an estimate" in record.message
+        assert record.last_restart is not None
+        assert "counted to 2026-01-01T11:30:00Z, an estimate" in record.last_restart.message
 
     def test_is_nobodys_concern_without_gpus(self) -> None:
         job = hrl.job()

@@ -144,6 +144,9 @@ class TestTheStartDeadline:
         seen = hrl.running_world(job, trainer_pods=pods)
         decided = decide(then(job, decide(job, seen)), seen, after=301)
         assert condition(decided, "Failed") == ("True", "StartDeadlineExceeded")
+        record = decided.status.attempts[-1]
+        assert (record.outcome, record.cause) == ("Failed", "StartDeadline")
+        assert record.message == message(decided, "Failed")[:512]
         return message(decided, "Failed")
 
     def test_names_each_pod_that_is_missing_and_counts_those_that_were_never_created(self) -> None:

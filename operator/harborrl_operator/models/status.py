@@ -57,6 +57,21 @@ def _known(conditions: Any) -> Any:
     return [one for one in conditions if not isinstance(one, dict) or one.get("type") in known]
 
 
+class RestartStatus(StatusModel):
+    """The end of an incarnation whose pods were made anew within the quota."""
+
+    at: Moment = None
+    """When that was decided."""
+    cause: str
+    """As in `attempts`; the failure class is `infrastructure`."""
+    message: str = ""
+    """Why it ended."""
+    node: str | None = None
+    """Of the pod that ended it."""
+    at_rollout: int | None = None
+    """Rollouts trained over the run by then; unset when its driver never reported."""
+
+
 class AttemptStatus(StatusModel):
     """One RayCluster and how it ended."""
 
@@ -87,6 +102,8 @@ class AttemptStatus(StatusModel):
     estimate."""
     restarts: int = 0
     """How often its pods were made anew within the quota that it holds."""
+    last_restart: RestartStatus | None = None
+    """Why, the last time."""
 
 
 class RolloutStatus(StatusModel):
