@@ -116,3 +116,55 @@ class TestAHeadThatNoPassSaw:
         seen = hrl.running_world(job, progress=stopped, ray_clusters={"quickstart-a1": anew}, trainer_pods=())
         decided = decide(resumed, seen, after=600)
         assert (decided.status.phase, decided.status.attempt) == ("StartingTrainer", 1)
+
+
+class TestAWorkerThatDiesBesideARunningDriver:
+    def dead(self) -> dict[str, Any]:
+        worker = hrl.trainer_pod("worker", phase="Failed", ready=False)
+        worker["status"]["reason"] = "Evicted"
+        return worker
+
+    def seen(self, job: HarborRLJob, changes: dict[str, Any] | None = None) -> Any:
+        report = hrl.progress(changes=changes)
+        return hrl.running_world(job, progress=report, trainer_pods=(hrl.trainer_pod(), self.dead()))
+
+    def test_ends_the_attempt_that_collects_nothing_without_it(self) -> None:
+        job = running()
+        job = then(job, decide(job, self.seen(job), after=100))
+        assert decide(job, self.seen(job), after=1900).status.attempt == 1
+        late = decide(job, self.seen(job), after=1901)
+        assert ended_by(late) == ("infrastructure", "Evicted")
+        assert "quickstart-a1-worker (Failed, on node-1)" in late.status.attempts[0].message
+
+    def test_is_what_the_stall_is_said_to_come_from(self) -> None:
+        job = running()
+        job = then(job, decide(job, self.seen(job), after=100))
+        stalled = decide(job, self.seen(job), after=1000)
+        assert condition(stalled, "Stalled") == ("True", "NoProgress")
+        assert "slow, not lost" not in message(stalled, "Stalled")
+        assert "was evicted" in message(stalled, "Stalled")
+
+    def test_is_not_missed_by_a_driver_that_goes_on(self) -> None:
+        job = running()
+        job = then(job, decide(job, self.seen(job), after=100))
+        dumped = self.seen(job, {"rollout.lastDumpTime": hrl.ago(-1500)})
+        assert decide(job, dumped, after=3000).status.phase == "Running"
+
+    def test_has_as_long_as_a_slow_run_takes_for_a_rollout(self) -> None:
+        job = running()
+        slow = {"rollout.medianSeconds": 2000.0, "rollout.lastDumpTime": hrl.ago(0)}
+        job = then(job, decide(job, self.seen(job, slow), after=100))
+        assert decide(job, self.seen(job, slow), after=6000).status.attempt == 1
+        assert decide(job, self.seen(job, slow), after=6161).status.attempt == 2
+
+    def test_is_forgotten_once_another_one_runs(self) -> None:
+        job = running()
+        job = then(job, decide(job, self.seen(job), after=100))
+        job = then(job, decide(job, hrl.running_world(job, progress=hrl.progress()), after=1000))
+        assert decide(job, self.seen(job), after=2500).status.attempt == 1
+
+    def test_that_is_merely_not_ready_ends_nothing(self) -> None:
+        job = running()
+        pods = (hrl.trainer_pod(), hrl.trainer_pod("worker", ready=False))
+        seen = hrl.running_world(job, progress=hrl.progress(), trainer_pods=pods)
+        assert decide(then(job, decide(job, seen, after=100)), seen, after=DAY).status.attempt == 1

@@ -180,6 +180,8 @@ class TrainerStatus(StatusModel):
     """Incarnations up to this one whose lost work is already counted."""
     running_since: str | None = None
     """When the driver of this incarnation was first seen running."""
+    short_since: Moment = None
+    """Since when a pod of the gang is missing while the driver runs."""
     unreadable_since: Moment = None
     """Since when the report of a driver that ran cannot be read."""
     kept: bool = False
