@@ -14,6 +14,7 @@ from harborrl_operator.progress import Progress, Unreadable, has_elapsed, stall,
 from harborrl_operator.queued import queued
 from harborrl_operator.reporting import is_live, unreadable
 from harborrl_operator.short_gang import lost_with_a_pod, note_short_gang
+from harborrl_operator.stalls import note_trials, shows_life
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS
 from harborrl_operator.suspend import go_on, was_asked_to_stop
 from harborrl_operator.workloads import is_held_back
@@ -233,6 +234,7 @@ def _running(draft: Draft, progress: Progress, short: str) -> Plan:
     else:
         said = "The driver runs; no rollout is complete yet."
         verdict = Verdict(Reason.WAITING_FOR_FIRST_ROLLOUT, f"{said} {short}".strip())
+    note_trials(draft, progress)
     partly = unreadable(draft)
     stalled: Verdict | None = None
     if not progress.faults.keys() & {"rollout", "agentServer"}:  # else nobody can tell
@@ -244,7 +246,7 @@ def _running(draft: Draft, progress: Progress, short: str) -> Plan:
             return draft.end(Phase.RUNNING, partly, requeue_after=LOOK_AGAIN_SECONDS)
         draft.set(ConditionType.PROGRESSING, "True", verdict.reason, verdict.message)
         return draft.end(Phase.RUNNING, verdict, requeue_after=LOOK_AGAIN_SECONDS)
-    if draft.job.spec.progress.on_stall == "Restart":
+    if draft.job.spec.progress.on_stall == "Restart" and not shows_life(draft, progress):
         return attempt_failed(draft, "infrastructure", stalled.message, Cause.STALLED)
     draft.set(ConditionType.STALLED, "True", stalled.reason, stalled.message)
     draft.set(ConditionType.PROGRESSING, "False", stalled.reason, stalled.message)

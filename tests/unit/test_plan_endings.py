@@ -168,3 +168,43 @@ class TestAWorkerThatDiesBesideARunningDriver:
         pods = (hrl.trainer_pod(), hrl.trainer_pod("worker", ready=False))
         seen = hrl.running_world(job, progress=hrl.progress(), trainer_pods=pods)
         assert decide(then(job, decide(job, seen, after=100)), seen, after=DAY).status.attempt == 1
+
+
+RESTART = {"progress.onStall": "Restart"}
+NOTHING_YET = {"rollout": {"collected": 0, "trained": 0, "total": 3}, "agentServer.inFlight": 0}
+
+
+class TestARestartOnAStall:
+    """Trial ceiling 900, start deadline 1800; the stall is called after 960 s."""
+
+    def decided(self, job: HarborRLJob, changes: dict[str, Any], after: float) -> Plan:
+        return decide(job, hrl.running_world(job, progress=hrl.progress(changes=changes)), after=after)
+
+    def test_leaves_a_run_that_still_loads_its_model(self) -> None:
+        job = running(RESTART)
+        assert self.decided(job, NOTHING_YET, 1800).status.attempt == 1
+        assert ended_by(self.decided(job, NOTHING_YET, 1801)) == ("infrastructure", "Stalled")
+
+    def test_leaves_one_whose_evaluation_takes_many_rounds(self) -> None:
+        job = running(RESTART)
+        for after in range(900, 9000, 900):
+            oldest = {"agentServer": {"inFlight": 8, "oldestTrialSince": hrl.ago(890 - after)}}
+            decided = self.decided(job, NOTHING_YET | oldest, after)
+            assert decided.status.attempt == 1
+            job = then(job, decided)
+        assert condition(decided, "Stalled") == ("True", "AgentServerBusy")
+
+    def test_leaves_one_whose_trials_end(self) -> None:
+        paced = {"rollout.medianSeconds": 60.0, "agentServer.inFlight": 0}
+        job = running(RESTART)
+        job = then(job, self.decided(job, paced | {"rollout.trials": 7}, 950))
+        assert self.decided(job, paced | {"rollout.trials": 7}, 1910).status.phase == "Running"
+        assert self.decided(job, paced | {"rollout.trials": 7}, 1911).status.attempt == 2
+
+    def test_ends_one_whose_trials_are_beyond_their_ceiling(self) -> None:
+        job = running(RESTART)
+        stuck = {"rollout.medianSeconds": 60.0, "agentServer": {"inFlight": 8, "oldestTrialSince": hrl.ago(-100)}}
+        assert self.decided(job, stuck, 1060).status.attempt == 1
+        late = self.decided(job, stuck, 1061)
+        assert ended_by(late) == ("infrastructure", "Stalled")
+        assert "the agent server hangs" in late.status.attempts[0].message

@@ -172,7 +172,7 @@ ROWS = [
         BACKS_OFF,
         life=[runs()],
         spec={"progress.onStall": "Restart"},
-        after=1000,
+        after=1900,
         deletes={RAY},
     ),
     Row(

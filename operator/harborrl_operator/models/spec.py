@@ -111,7 +111,7 @@ class ProgressSpec(Model):
     """Stalled after this many medians of the run's own rollout time, and never before the trial ceiling."""
     on_stall: Literal["Report", "Restart"] = "Report"
     """`Report` sets the condition and leaves the run alone, hence the default; `Restart` ends the attempt as an
-    infrastructure failure.
+    infrastructure failure, once no trial moves either: none ended, and the oldest that runs is past its ceiling.
     """
 
 

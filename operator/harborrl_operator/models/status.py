@@ -180,6 +180,8 @@ class TrainerStatus(StatusModel):
     """Incarnations up to this one whose lost work is already counted."""
     running_since: str | None = None
     """When the driver of this incarnation was first seen running."""
+    last_trial_at: Moment = None
+    """When a trial was last seen to have ended: a sign of life of a run whose rollout is late."""
     short_since: Moment = None
     """Since when a pod of the gang is missing while the driver runs."""
     unreadable_since: Moment = None
