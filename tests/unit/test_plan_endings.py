@@ -208,3 +208,32 @@ class TestARestartOnAStall:
         late = self.decided(job, stuck, 1061)
         assert ended_by(late) == ("infrastructure", "Stalled")
         assert "the agent server hangs" in late.status.attempts[0].message
+
+
+class TestTheBudgetOfInfrastructure:
+    """Three attempts allowed, the default."""
+
+    def lose(self, job: HarborRLJob, *, saved: int, at: float) -> HarborRLJob:
+        """A node, of a run that had trained and saved this many rollouts."""
+        attempt, changes = job.status.attempt, {"rollout.trained": saved, "checkpoint.rolloutId": saved - 1}
+        report = hrl.progress(attempt=attempt, changes=changes)
+        job = then(job, decide(job, hrl.running_world(job, attempt=attempt, progress=report), after=at - 10))
+        failed = hrl.progress("FAILED", changes, attempt=attempt, failure="infrastructure", message=f"node {at}")
+        return then(job, decide(job, hrl.running_world(job, attempt=attempt, progress=failed), after=at))
+
+    def test_outlasts_any_number_of_nodes_that_a_run_of_weeks_loses(self) -> None:
+        job = hrl.job()
+        for week in range(1, 9):
+            job = self.lose(job, saved=100 * week, at=7 * DAY * week)
+            assert (job.status.phase, job.status.attempt) == ("StartingTrainer", week + 1)
+            assert job.status.failures is not None
+            assert job.status.failures.infrastructure == 1
+
+    @pytest.mark.parametrize(("saved", "hours"), [((5, 5, 5), 50), ((5, 6, 7), 1)], ids=["saves nothing", "soon"])
+    def test_is_spent_by_a_run_that_does_not_get_on_between_its_failures(
+        self, saved: tuple[int, ...], hours: int
+    ) -> None:
+        job = hrl.job()
+        for n, rollouts in enumerate(saved, 1):
+            job = self.lose(job, saved=rollouts, at=3600 * hours * n)
+        assert (job.status.phase, job.status.reason) == ("Failed", "InfrastructureFailure")

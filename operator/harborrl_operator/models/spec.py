@@ -119,7 +119,8 @@ class RetrySpec(Model):
     """How often a failed attempt is followed by another; each class of failure has a budget of its own."""
 
     max_attempts: Annotated[int, Field(ge=1, le=99)] = 3
-    """Attempts that infrastructure may cost (nodes, pods, the agent server); the last one of them fails the job."""
+    """Attempts that infrastructure may cost (nodes, pods, the agent server); the last one of them fails the job.
+    Counted from 1 again when the run has trained on for a day and saved a newer checkpoint since the one before."""
     max_application_failures: Annotated[int, Field(ge=1, le=99)] = 2
     """The same for failures of the driver itself: one retry, since most of them are met again. One that is met again at
     the same rollout with the same message is not tried a third time whatever this says."""

@@ -245,7 +245,11 @@ class FailureCounts(StatusModel):
     """Failed attempts by class; each class has a budget of its own in `spec.retries`."""
 
     infrastructure: int = 0
-    """Towards `retries.maxAttempts`."""
+    """Towards `retries.maxAttempts`; counted from 1 again after a day that brought a newer checkpoint."""
+    infrastructure_at: Moment = None
+    """When the last of them was counted."""
+    infrastructure_kept: int = 0
+    """Rollouts that the newest checkpoint held then."""
     application: int = 0
     """Towards `retries.maxApplicationFailures`."""
     storage: int = 0
