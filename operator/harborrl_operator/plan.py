@@ -34,6 +34,7 @@ from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
     create_cluster,
     made_from,
+    no_cluster,
     note_capacity,
     old_pods_obstacle,
     predecessor_obstacle,
@@ -166,7 +167,7 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
         if phase is not Phase.STARTING_TRAINER:
             draft.set(ConditionType.TRAINER_READY, "False", Reason.NOT_STARTED, "Waits for agent server and preflight.")
         return draft.end(draft.phase or phase, obstacle, requeue_after=draft.look_again or LOOK_AGAIN_SECONDS)
-    return create_cluster(draft, job)
+    return late_start(draft, no_cluster(draft)) or create_cluster(draft, job)
 
 
 def _lay_ground(draft: Draft, job: ResolvedJob) -> None:

@@ -140,12 +140,23 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
 
 
 def create_cluster(draft: Draft, job: ResolvedJob) -> Plan:
-    """The only place that applies a RayCluster, reached only while there is none."""
+    """The only place that applies a RayCluster, reached only while there is none.
+
+    `trainer.rayCluster` is set once it is seen: one that the API server refuses must not freeze the spec to correct.
+    """
     draft.apply(config_maps.progress(job.job), ray_cluster(job, draft.attempt, draft.observed.claims))
-    draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), head_pod=None, fate=None)
+    draft.update_trainer(ray_cluster=None, head_pod=None, fate=None)
     verdict = Verdict(Reason.STARTING, f"The trainer of attempt {draft.attempt} starts.")
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
     return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def no_cluster(draft: Draft) -> Verdict:
+    """Why there is none although nothing is in its way: what the API server said to the pass before."""
+    status = draft.job.status
+    if status.reason in (Reason.APPLY_FAILED, Reason.UNKNOWN_TO_KUBERAY):
+        return Verdict(Reason(status.reason), status.message)
+    return Verdict(Reason.STARTING, "What the trainer waits for came too late.")
 
 
 def made_from(cluster: Object | None) -> str:

@@ -1,10 +1,13 @@
 """Nothing holds GPUs for ever: what is broken and says nothing of it ends within a bounded time, and only that."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from harborrl_operator.draft import Plan
+from harborrl_operator.errors import ClusterError
+from harborrl_operator.faults import with_failures
 from harborrl_operator.models import HarborRLJob
 from support import hrl
 from support.hrl import condition, decide, deleted, message, then
@@ -237,3 +240,35 @@ class TestTheBudgetOfInfrastructure:
         for n, rollouts in enumerate(saved, 1):
             job = self.lose(job, saved=rollouts, at=3600 * hours * n)
         assert (job.status.phase, job.status.reason) == ("Failed", "InfrastructureFailure")
+
+
+class TestARayClusterThatTheApiServerRefuses:
+    ERROR = ClusterError("create RayCluster quickstart-a1", 422, "spec.tolerations[0].operator: Unsupported value")
+
+    def refused(self, job: HarborRLJob, after: float) -> HarborRLJob:
+        passed = hrl.preflight_pod(job, attempt=job.status.attempt, exit_code=0, message=hrl.PASSED)
+        decided = decide(job, hrl.world(deployment=hrl.deployment(job), preflight_pod=passed), after=after)
+        now = hrl.NOW + timedelta(seconds=after)
+        status = with_failures(job.status, decided.status, [self.ERROR], now)
+        return HarborRLJob(job.namespace, job.name, job.uid, job.generation, job.spec, status)
+
+    def test_is_tried_again_until_the_start_deadline(self) -> None:
+        job = self.refused(hrl.job(), 0)
+        assert (job.status.phase, job.status.reason) == ("StartingTrainer", "ApplyFailed")
+        assert self.refused(job, 1800).status.finished_at is None
+        late = self.refused(job, 1801).status
+        assert (late.phase, late.reason) == ("Failed", "StartDeadlineExceeded")
+        assert "Unsupported value" in late.message
+
+    def test_leaves_the_spec_that_has_to_be_corrected_free(self) -> None:
+        trainer = self.refused(hrl.job(), 0).status.trainer
+        assert trainer is not None
+        assert trainer.ray_cluster is None
+
+    def test_ends_only_the_attempt_of_a_run_that_had_begun(self) -> None:
+        job = running()
+        failed = hrl.progress("FAILED", failure="infrastructure")
+        job = then(job, decide(job, hrl.running_world(job, progress=failed), after=100))
+        late = self.refused(self.refused(job, 200), 2001)
+        assert (late.status.attempt, late.status.reason) == (3, "ApplyFailed")
+        assert late.status.attempts[-1].cause == "StartDeadline"
