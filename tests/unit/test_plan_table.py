@@ -95,7 +95,12 @@ ROWS = [
         deletes={AGENT},
     ),
     Row("a healthy agent server is followed by the preflight", hrl.world(**SERVER), PREFLIGHT, applies={POD}),
-    Row("a refusing preflight refuses the job", hrl.world(**SERVER, preflight_pod=REFUSED), ("Refused", "NoTasks")),
+    Row(
+        "a refusing preflight holds nothing",
+        hrl.world(**SERVER, preflight_pod=REFUSED),
+        ("Refused", "NoTasks"),
+        deletes={hrl.SERVER},
+    ),
     Row(
         "a preflight that passed is followed by the cluster",
         hrl.world(**SERVER, preflight_pod=PASSED),

@@ -169,7 +169,8 @@ class JobSpec(Model):
     retries: RetrySpec = nested(RetrySpec)
     """How often a failed attempt is followed by another."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
-    """Longest time from admission to the end, suspended and queued time excluded; then the job fails. Unset: none."""
+    """Longest time from admission to the end, suspended, queued and refused time excluded; then the job
+    fails. Unset: none."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
     """Delete the finished job after this time, and with it whatever `retries.keepClusterSeconds` still keeps; volumes
     stay. Unset: keep the job."""
