@@ -1,4 +1,4 @@
-"""The time that counts towards `activeDeadlineSeconds`: from the first attempt on, suspended and queued time left out.
+"""The time that counts towards `activeDeadlineSeconds`: from the first attempt on, without what it waits for.
 
 Kept as seconds up to a moment plus that moment, so that no pass has to happen for time to pass: an operator that was
 away has missed nothing.
@@ -61,7 +61,7 @@ def _seen(job: HarborRLJob, observed: Observed, begun: datetime) -> Iterator[dat
 def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime) -> Plan:
     """`decided` with the clock started or stopped as its status asks, and looked at again when the time is up."""
     status = decided.status
-    idle = status.finished_at is not None or status.phase in (Phase.SUSPENDED, Phase.QUEUED)
+    idle = status.finished_at is not None or status.phase in (Phase.SUSPENDED, Phase.QUEUED, Phase.REFUSED)
     if status.active_since is not None and idle:
         passed = round(active_seconds(status, _stopped(job, observed, now)))
         status = status.model_copy(update={"active_seconds": passed, "active_since": None})

@@ -3,14 +3,14 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from harborrl_operator.budgets import FINAL_REASON, Budget, charge, is_same_wall
+from harborrl_operator.budgets import FINAL_REASON, Budget, charge, is_same_wall, recovered
 from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import is_heads, is_of_known_head, successor
 from harborrl_operator.in_place import keeps_its_quota, restart_in_place
-from harborrl_operator.losses import account, caveat, trained_so_far
+from harborrl_operator.losses import account, caveat, kept_rollouts, trained_so_far
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
 from harborrl_operator.observed import Object
 from harborrl_operator.progress import FailureClass
@@ -24,8 +24,7 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cau
     """Record the attempt, take its cluster away, and either wait for the next one or fail the job."""
     end = work_end(draft)
     message += caveat(draft, end)
-    counts, budget = charge(failure, draft.value("failures") or FailureCounts(), draft.job.spec.retries)
-    draft.fields["failures"] = counts
+    draft.fields["failures"], budget = _charge(draft, failure)
     is_placed = cause is not Cause.START_DEADLINE  # else the quota that it holds has no nodes for it
     if failure == "infrastructure" and not budget.is_spent and is_placed and keeps_its_quota(draft):
         keep = successor(draft) if is_of_known_head(draft) else None
@@ -46,10 +45,20 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cau
     return back_off(draft)
 
 
+def _charge(draft: Draft, failure: FailureClass) -> tuple[FailureCounts, Budget]:
+    """The counts with this failure, and what it leaves of its budget."""
+    before: FailureCounts = draft.value("failures") or FailureCounts()
+    if failure == "infrastructure":
+        kept = kept_rollouts(draft)
+        before = recovered(before, kept, draft.now)
+        before = before.model_copy(update={"infrastructure_at": draft.text_now, "infrastructure_kept": kept})
+    return charge(failure, before, draft.job.spec.retries)
+
+
 def head_replaced(draft: Draft, head: Object) -> Plan:
     """KubeRay put a head in the place of a lost one: 1.5 always does, newer ones where we let them."""
     message, cause = what_befell_head(draft)
-    counts, budget = charge("infrastructure", draft.value("failures") or FailureCounts(), draft.job.spec.retries)
+    counts, budget = _charge(draft, "infrastructure")
     if budget.is_spent:
         return attempt_failed(draft, "infrastructure", message, cause)
     draft.fields["failures"] = counts

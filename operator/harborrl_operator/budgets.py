@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
+from harborrl_operator.clock import seconds_since
 from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.models.spec import RetrySpec
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
@@ -44,6 +46,21 @@ class Budget:
     @property
     def pause(self) -> float:
         return backoff(self.spent, *_PAUSES[self.failure])
+
+
+RECOVERY_SECONDS = 86_400
+"""A run that trains and saves for a day between two failures is not one that fails over and over."""
+
+
+def recovered(counts: FailureCounts, kept: int, now: datetime) -> FailureCounts:
+    """The counts before a failure at `now`: those of the infrastructure are forgiven to a run that went on since.
+
+    `kept`: rollouts in its newest complete checkpoint. Bugs and full volumes are forgiven to nobody.
+    """
+    last = counts.infrastructure_at
+    if last is None or kept <= counts.infrastructure_kept or seconds_since(last, now) < RECOVERY_SECONDS:
+        return counts
+    return counts.model_copy(update={"infrastructure": 0})
 
 
 def charge(failure: FailureClass, counts: FailureCounts, retries: RetrySpec) -> tuple[FailureCounts, Budget]:

@@ -36,7 +36,7 @@ def successor(draft: Draft) -> Object | None:
 
 def is_of_known_head(draft: Draft) -> bool:
     """Whether the report is still that of the incarnation which earlier passes followed."""
-    return draft.value("incarnation") == draft.job.status.incarnation
+    return bool(draft.value("incarnation") == draft.job.status.incarnation)
 
 
 def hear_successor_later(draft: Draft) -> None:

@@ -25,6 +25,7 @@ from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
 from harborrl_operator.preempted import note_unseen_preemption
 from harborrl_operator.preflight_verdict import Facts
+from harborrl_operator.refusals import standing_refusal
 from harborrl_operator.reporting import note_progress
 from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources import config_maps, disruption, rbac, services
@@ -36,10 +37,12 @@ from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
     create_cluster,
     made_from,
+    no_cluster,
     note_capacity,
     old_pods_obstacle,
     predecessor_obstacle,
     preflight_obstacle,
+    server_obstacle,
 )
 from harborrl_operator.suspend import await_release, is_released, suspended, take_back
 
@@ -85,8 +88,8 @@ def _out_of_time(draft: Draft) -> Plan | None:
     if limit is None or time_spent(draft.job, draft.observed, draft.now) <= limit:
         return None
     said = (
-        f"The job was active for longer than activeDeadlineSeconds = {limit}, suspended and queued time not counted."
-        " Raise it for a run of this size."
+        f"The job was active for longer than activeDeadlineSeconds = {limit}, suspended, queued and refused time not"
+        " counted. Raise it for a run of this size."
     )
     said = record_deadline(draft, said, Cause.DEADLINE_EXCEEDED)
     return draft.finish(Verdict(Reason.ACTIVE_DEADLINE_EXCEEDED, said), succeeded=False)
@@ -170,7 +173,7 @@ def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:
         if phase is not Phase.STARTING_TRAINER:
             draft.set(ConditionType.TRAINER_READY, "False", Reason.NOT_STARTED, "Waits for agent server and preflight.")
         return draft.end(draft.phase or phase, obstacle, requeue_after=draft.look_again or LOOK_AGAIN_SECONDS)
-    return create_cluster(draft, job)
+    return late_start(draft, no_cluster(draft)) or create_cluster(draft, job)
 
 
 def _lay_ground(draft: Draft, job: ResolvedJob) -> None:
@@ -180,8 +183,9 @@ def _lay_ground(draft: Draft, job: ResolvedJob) -> None:
 
 _STEPS: tuple[tuple[Phase, Callable[[Draft, ResolvedJob], Verdict | None]], ...] = (
     (Phase.STARTING_AGENT_SERVER, predecessor_obstacle),
+    (Phase.REFUSED, standing_refusal),
     (Phase.STARTING_AGENT_SERVER, _lay_ground),
-    (Phase.STARTING_AGENT_SERVER, agent_server_obstacle),
+    (Phase.STARTING_AGENT_SERVER, server_obstacle),
     (Phase.PREFLIGHT, preflight_obstacle),
     (Phase.STARTING_TRAINER, old_pods_obstacle),
 )

@@ -140,10 +140,11 @@ def stall_seconds(spec: JobSpec, rollout: RolloutStatus | None) -> float:
     return max(spec.progress.stall_factor * median, ceiling) + STALL_MARGIN_SECONDS
 
 
-def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) -> Verdict | None:
+def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime, missing: str = "") -> Verdict | None:
     """Judged by the run's own median and never before the trial ceiling, counted from the newest sign of life.
 
     `running_since` is this incarnation's: the time that a job was suspended or queued is nobody's stall.
+    `missing`: the pods that the gang lacks, which explain more than trials that still run.
     """
     median = (progress.rollout.median_seconds if progress.rollout else None) or 0.0
     threshold = stall_seconds(spec, progress.rollout)
@@ -153,6 +154,8 @@ def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime) 
         return None
     # Since when, not for how long: a message that changes by the clock would be written, seen and written again.
     waited = f"No rollout was collected since {to_text(moved)} (median {median:.0f} s, limit {threshold:.0f} s)"
+    if missing:
+        return Verdict(Reason.NO_PROGRESS, f"{waited}. {missing}")
     if progress.in_flight:
         return Verdict(Reason.AGENT_SERVER_BUSY, f"{waited}; {_busy(spec, progress, now)}")
     return Verdict(Reason.NO_PROGRESS, f"{waited} and no trial runs. Look at traces/driver.log of the run.")

@@ -16,6 +16,8 @@ from harborrl_operator.progress import Progress, Unreadable, has_elapsed, stall,
 from harborrl_operator.queued import queued
 from harborrl_operator.remembered_fate import cause_by_fate, note_fate
 from harborrl_operator.reporting import is_live, unreadable
+from harborrl_operator.short_gang import lost_with_a_pod, note_short_gang
+from harborrl_operator.stalls import note_trials, shows_life
 from harborrl_operator.starting import LOOK_AGAIN_SECONDS
 from harborrl_operator.suspend import go_on, was_asked_to_stop
 from harborrl_operator.workloads import is_held_back
@@ -108,7 +110,7 @@ def follow(draft: Draft) -> Plan:
     obstacle = _trainer_obstacle(draft, pods)
     progress = draft.progress
     if progress is not None and is_live(draft, progress) and progress.driver.state == "RUNNING":
-        return _running(draft, progress)
+        return _running(draft, progress, note_short_gang(draft, pods))
     unreadable = _unreadable(draft)
     if unreadable is not None:
         return unreadable
@@ -199,20 +201,26 @@ def _unreadable(draft: Draft) -> Plan | None:
     return draft.end(Phase.RUNNING, verdict, requeue_after=LOOK_AGAIN_SECONDS)
 
 
-def _running(draft: Draft, progress: Progress) -> Plan:
+def _running(draft: Draft, progress: Progress, short: str) -> Plan:
+    """`short`: what the gang lacks, empty when it is whole."""
     draft.fields.update(starting_since=None)
+    lost = lost_with_a_pod(draft, short)
+    if lost is not None:
+        return lost
     rollout = progress.rollout
     if rollout is not None and rollout.collected > 0:
         said = f"{rollout.collected} rollouts collected, {rollout.trained} of {rollout.total} trained."
         if rollout.reward_mean is not None:
             said += f" Mean reward {rollout.reward_mean:.3f}."
-        verdict = Verdict(Reason.ROLLOUTS_ADVANCING, said)
+        verdict = Verdict(Reason.ROLLOUTS_ADVANCING, f"{said} {short}".strip())
     else:
-        verdict = Verdict(Reason.WAITING_FOR_FIRST_ROLLOUT, "The driver runs; no rollout is complete yet.")
+        said = "The driver runs; no rollout is complete yet."
+        verdict = Verdict(Reason.WAITING_FOR_FIRST_ROLLOUT, f"{said} {short}".strip())
+    note_trials(draft, progress)
     partly = unreadable(draft)
     stalled: Verdict | None = None
     if not progress.faults.keys() & {"rollout", "agentServer"}:  # else nobody can tell
-        stalled = stall(draft.job.spec, progress, draft.trainer.running_since or draft.text_now, draft.now)
+        stalled = stall(draft.job.spec, progress, draft.trainer.running_since or draft.text_now, draft.now, short)
     if stalled is None:
         draft.set(ConditionType.STALLED, "False", Reason.MOVING)
         if partly is not None:
@@ -220,7 +228,7 @@ def _running(draft: Draft, progress: Progress) -> Plan:
             return draft.end(Phase.RUNNING, partly, requeue_after=LOOK_AGAIN_SECONDS)
         draft.set(ConditionType.PROGRESSING, "True", verdict.reason, verdict.message)
         return draft.end(Phase.RUNNING, verdict, requeue_after=LOOK_AGAIN_SECONDS)
-    if draft.job.spec.progress.on_stall == "Restart":
+    if draft.job.spec.progress.on_stall == "Restart" and not shows_life(draft, progress):
         return attempt_failed(draft, "infrastructure", stalled.message, Cause.STALLED)
     draft.set(ConditionType.STALLED, "True", stalled.reason, stalled.message)
     draft.set(ConditionType.PROGRESSING, "False", stalled.reason, stalled.message)

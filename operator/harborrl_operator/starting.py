@@ -1,8 +1,6 @@
 """From an admitted spec to a RayCluster: each step names its obstacle, or None when it is passed."""
 
-from harborrl_operator.budgets import backoff
-from harborrl_operator.capacity import quota_refusal, tightness
-from harborrl_operator.clock import seconds_since
+from harborrl_operator.capacity import tightness
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
@@ -10,20 +8,19 @@ from harborrl_operator.fates import is_unconfirmed
 from harborrl_operator.gang import missing_pods
 from harborrl_operator.heads import NO_HEAD
 from harborrl_operator.incarnations import current_pods
-from harborrl_operator.models.status import PreflightStatus
 from harborrl_operator.observed import Object, annotations, name_of
 from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
 from harborrl_operator.problems import pod_problem
 from harborrl_operator.progress import has_elapsed
+from harborrl_operator.refusals import refuse, still_refused
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources import config_maps, preflight
 from harborrl_operator.resources.ray_cluster import ray_cluster
+from harborrl_operator.server_rollout import agent_server_obstacle
 from harborrl_operator.sharing import is_claimed
 
 LOOK_AGAIN_SECONDS = 30.0
 """Events wake us sooner; this bounds what a lost event can cost."""
-
-PREFLIGHT_BACKOFF_SECONDS = 60.0
 
 CLAIM_SECONDS = 3.0
 """Long enough for another pass that is under way to write what it decided."""
@@ -32,8 +29,6 @@ CLAIM_SECONDS = 3.0
 def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
     """Sets Admitted: runs the preflight pod of this configuration and attempt, again with back-off while it refuses."""
     pod, key = draft.observed.preflight_pod, preflight.key(job, draft.attempt)
-    if draft.preflight.config_hash != key:
-        draft.fields["preflight"] = PreflightStatus(config_hash=key)
     if pod is None:
         draft.apply(preflight.pod(job, draft.attempt, draft.observed.claims))
         return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight starts."))
@@ -49,18 +44,13 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
             return problem
         return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs."))
     if outcome.refusal is not None:
-        return _refused(draft, pod, outcome, outcome.refusal)
+        return refuse(draft, pod, outcome, outcome.refusal)
     return _last_look(draft, job, outcome)
 
 
 def _last_look(draft: Draft, job: ResolvedJob, outcome: PreflightOutcome) -> Verdict | None:
     """What only the preflight's numbers and the surroundings together can tell."""
     around = draft.observed.surroundings
-    beyond = quota_refusal(job, outcome.facts, around)
-    if beyond is not None:
-        draft.phase = Phase.REFUSED
-        draft.set(ConditionType.ADMITTED, "False", beyond.reason, beyond.message)
-        return beyond
     if job.spec.agent_server.url and not is_claimed(draft.job):
         # Said before it is taken: a job beside this one must see the claim before either looks a last time.
         draft.look_again = CLAIM_SECONDS
@@ -83,27 +73,19 @@ def note_capacity(draft: Draft, tight: Verdict | None) -> None:
 
 def _await(draft: Draft, verdict: Verdict) -> Verdict:
     """A refusal stays on display while its repetition runs."""
-    before = draft.conditions.get(ConditionType.ADMITTED)
-    if draft.preflight.runs and before is not None and before.status == "False" and before.reason in set(Reason):
-        draft.phase = Phase.REFUSED
-        return Verdict(Reason(before.reason), before.message)
+    refused = still_refused(draft)
+    if refused is not None:
+        return refused
     draft.set(ConditionType.ADMITTED, "Unknown", verdict.reason, verdict.message)
     return verdict
 
 
-def _refused(draft: Draft, pod: Object, outcome: PreflightOutcome, refusal: Verdict) -> Verdict:
-    uid = pod["metadata"]["uid"]
-    if draft.preflight.judged_pod != uid:
-        counted = {"runs": draft.preflight.runs + 1, "judged_pod": uid}
-        draft.fields["preflight"] = draft.preflight.model_copy(update=counted)
-    pause = backoff(draft.preflight.runs, PREFLIGHT_BACKOFF_SECONDS)
-    left = pause - seconds_since(outcome.finished_at, draft.now)
-    if left <= 0:
-        draft.delete("Pod", [pod])
-    draft.look_again = min(max(left, 2.0), LOOK_AGAIN_SECONDS)
-    draft.phase = Phase.REFUSED
-    draft.set(ConditionType.ADMITTED, "False", refusal.reason, refusal.message)
-    return refusal
+def server_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
+    """The agent server; one that merely starts for another preflight leaves the refusal on display."""
+    obstacle = agent_server_obstacle(draft, job)
+    if obstacle is None or obstacle.reason is not Reason.STARTING:
+        return obstacle
+    return still_refused(draft) or obstacle
 
 
 def predecessor_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
@@ -141,12 +123,23 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
 
 
 def create_cluster(draft: Draft, job: ResolvedJob) -> Plan:
-    """The only place that applies a RayCluster, reached only while there is none."""
+    """The only place that applies a RayCluster, reached only while there is none.
+
+    `trainer.rayCluster` is set once it is seen: one that the API server refuses must not freeze the spec to correct.
+    """
     draft.apply(config_maps.progress(job.job), ray_cluster(job, draft.attempt, draft.observed.claims))
-    draft.update_trainer(ray_cluster=job.job.names.ray_cluster(draft.attempt), **NO_HEAD, fate=None)
+    draft.update_trainer(ray_cluster=None, **NO_HEAD, fate=None)
     verdict = Verdict(Reason.STARTING, f"The trainer of attempt {draft.attempt} starts.")
     draft.set(ConditionType.TRAINER_READY, "False", verdict.reason, verdict.message)
     return draft.end(Phase.STARTING_TRAINER, verdict, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def no_cluster(draft: Draft) -> Verdict:
+    """Why there is none although nothing is in its way: what the API server said to the pass before."""
+    status = draft.job.status
+    if status.reason in (Reason.APPLY_FAILED, Reason.UNKNOWN_TO_KUBERAY):
+        return Verdict(Reason(status.reason), status.message)
+    return Verdict(Reason.STARTING, "What the trainer waits for came too late.")
 
 
 def made_from(cluster: Object | None) -> str:

@@ -56,7 +56,7 @@ def test_a_quota_that_all_slots_together_exceed_refuses_with_the_numbers(hard: d
     assert hrl.condition(decided, "Admitted") == ("False", "SandboxQuotaTooSmall")
     assert says in hrl.message(decided, "Admitted")
     assert decided.status.phase == "Refused"
-    assert "RayCluster" not in [thing["kind"] for thing in decided.apply]
+    assert not {"RayCluster", "Deployment"} & {thing["kind"] for thing in decided.apply}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,8 @@ def test_a_limit_that_a_quota_counts_must_be_set_by_every_task() -> None:
 
 
 def test_a_raised_quota_admits_without_another_preflight() -> None:
-    assert admit({"sandboxes": TASK}, quotas=(quota(pods="7"),)).delete == ()
+    refused = admit({"sandboxes": TASK}, quotas=(quota(pods="7"),))
+    assert hrl.deleted(refused) == [hrl.SERVER]
     assert "RayCluster/quickstart-a1" in hrl.applied(admit({"sandboxes": TASK}, quotas=(quota(pods="8"),)))
 
 

@@ -38,9 +38,12 @@ class TestARefusingPreflight:
         pod = hrl.preflight_pod(job, exit_code=1, message=refusal(), ended=5)
         seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod)
         first = decide(job, seen)
-        assert deleted(first) == []
-        second = decide(then(job, first), seen, after=60)
+        assert deleted(first) == [hrl.SERVER]
+        second = decide(then(job, first), hrl.world(preflight_pod=pod), after=60)
         assert deleted(second) == ["Pod/quickstart-preflight"]
+        starting = decide(then(job, second), hrl.world(), after=61)
+        assert hrl.SERVER in applied(starting)
+        assert (starting.status.phase, starting.status.reason) == ("Refused", "TaskNotFound")
         third = decide(then(job, second), hrl.world(deployment=hrl.deployment()), after=61)
         assert "Pod/quickstart-preflight" in applied(third)
         assert condition(third, "Admitted") == ("False", "TaskNotFound")
@@ -50,7 +53,7 @@ class TestARefusingPreflight:
         job = hrl.job()
         for number, pause in ((1, 60), (2, 120), (3, 240)):
             pod = hrl.preflight_pod(job, exit_code=1, message=refusal(), ended=0, uid=f"pf-{number}")
-            seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod)
+            seen = hrl.world(preflight_pod=pod)
             counted = then(job, decide(job, seen))
             assert deleted(decide(counted, seen, after=pause - 1)) == []
             assert deleted(decide(counted, seen, after=pause)) == ["Pod/quickstart-preflight"]
@@ -65,13 +68,32 @@ class TestARefusingPreflight:
         assert deleted(decided) == ["Pod/quickstart-preflight"]
         assert condition(decided, "Admitted") == ("Unknown", "AwaitingPreflight")
 
-    def test_fails_the_job_at_the_start_deadline(self) -> None:
-        job = hrl.job({"trainer.startDeadlineSeconds": 300})
-        pod = hrl.preflight_pod(job, exit_code=1, message=refusal())
+    def test_waits_without_limit_and_holds_nothing(self) -> None:
+        job = hrl.job({"trainer.startDeadlineSeconds": 300, "activeDeadlineSeconds": 600})
+        for day in range(90):
+            ended = 5 - 86_400 * day
+            pod = hrl.preflight_pod(job, exit_code=1, message=refusal(), ended=ended, uid=f"pf-{day}")
+            decided = decide(job, hrl.world(deployment=hrl.deployment(), preflight_pod=pod), after=86_400 * day)
+            job = then(job, decided)
+            assert (decided.status.phase, deleted(decided)) == ("Refused", [hrl.SERVER])
+            assert condition(decided, "AgentServerReady") == ("False", "NotStarted")
+
+    def test_keeps_the_agent_server_that_it_objects_to(self) -> None:
+        job = hrl.job()
+        pod = hrl.preflight_pod(job, exit_code=1, message=refusal("CapacityTooSmall"))
         seen = hrl.world(deployment=hrl.deployment(), preflight_pod=pod)
-        decided = decide(then(job, decide(job, seen)), seen, after=301)
-        assert condition(decided, "Finished") == ("True", "StartDeadlineExceeded")
-        assert "TaskNotFound" in message(decided, "Failed")
+        job = then(job, decide(job, seen))
+        later = decide(job, seen, after=30)
+        assert (later.status.phase, deleted(later)) == ("Refused", [])
+        assert decide(job, seen, after=7200).status.finished_at is None
+
+    def test_has_the_start_deadline_for_its_repetition(self) -> None:
+        job = hrl.job()
+        pod = hrl.preflight_pod(job, exit_code=1, message=refusal())
+        job = then(job, decide(job, hrl.world(preflight_pod=pod)))
+        job = then(job, decide(job, hrl.world(), after=100))
+        assert job.status.phase == "Refused"
+        assert decide(job, hrl.world(), after=1901).status.reason == "StartDeadlineExceeded"
 
 
 def test_a_crashed_preflight_shows_its_last_line_and_is_retried() -> None:

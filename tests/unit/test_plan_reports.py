@@ -117,6 +117,6 @@ class TestAStallsMessage:
         assert condition(reported(old_dump, after=1000), "Stalled") == ("False", "Moving")
 
     def test_is_the_cause_of_the_attempt_that_a_restart_ends(self) -> None:
-        decided = reported({}, after=1000, spec={"progress.onStall": "Restart"})
+        decided = reported({}, after=1801, spec={"progress.onStall": "Restart"})
         record = decided.status.attempts[0]
         assert (record.cause, record.failure_class, decided.status.attempt) == ("Stalled", "infrastructure", 2)

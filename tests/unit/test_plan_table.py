@@ -95,7 +95,12 @@ ROWS = [
         deletes={AGENT},
     ),
     Row("a healthy agent server is followed by the preflight", hrl.world(**SERVER), PREFLIGHT, applies={POD}),
-    Row("a refusing preflight refuses the job", hrl.world(**SERVER, preflight_pod=REFUSED), ("Refused", "NoTasks")),
+    Row(
+        "a refusing preflight holds nothing",
+        hrl.world(**SERVER, preflight_pod=REFUSED),
+        ("Refused", "NoTasks"),
+        deletes={hrl.SERVER},
+    ),
     Row(
         "a preflight that passed is followed by the cluster",
         hrl.world(**SERVER, preflight_pod=PASSED),
@@ -172,7 +177,7 @@ ROWS = [
         BACKS_OFF,
         life=[runs()],
         spec={"progress.onStall": "Restart"},
-        after=1000,
+        after=1900,
         deletes={RAY},
     ),
     Row(

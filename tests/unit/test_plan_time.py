@@ -40,7 +40,7 @@ class TestActiveTime:
         assert job.status.active_since == "2026-01-01T12:00:00Z"
         late = decide(job, hrl.running_world(job, progress=hrl.progress()), after=1001)
         assert condition(late, "Failed") == ("True", "ActiveDeadlineExceeded")
-        assert "suspended and queued time not counted" in message(late, "Failed")
+        assert "suspended, queued and refused time not counted" in message(late, "Failed")
 
     def test_asks_to_be_looked_at_when_it_is_up(self) -> None:
         job = started()

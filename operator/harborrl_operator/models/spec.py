@@ -111,7 +111,7 @@ class ProgressSpec(Model):
     """Stalled after this many medians of the run's own rollout time, and never before the trial ceiling."""
     on_stall: Literal["Report", "Restart"] = "Report"
     """`Report` sets the condition and leaves the run alone, hence the default; `Restart` ends the attempt as an
-    infrastructure failure.
+    infrastructure failure, once no trial moves either: none ended, and the oldest that runs is past its ceiling.
     """
 
 
@@ -119,7 +119,8 @@ class RetrySpec(Model):
     """How often a failed attempt is followed by another; each class of failure has a budget of its own."""
 
     max_attempts: Annotated[int, Field(ge=1, le=99)] = 3
-    """Attempts that infrastructure may cost (nodes, pods, the agent server); the last one of them fails the job."""
+    """Attempts that infrastructure may cost (nodes, pods, the agent server); the last one of them fails the job.
+    Counted from 1 again when the run has trained on for a day and saved a newer checkpoint since the one before."""
     max_application_failures: Annotated[int, Field(ge=1, le=99)] = 2
     """The same for failures of the driver itself: one retry, since most of them are met again. One that is met again at
     the same rollout with the same message is not tried a third time whatever this says."""
@@ -168,7 +169,8 @@ class JobSpec(Model):
     retries: RetrySpec = nested(RetrySpec)
     """How often a failed attempt is followed by another."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
-    """Longest time from admission to the end, suspended and queued time excluded; then the job fails. Unset: none."""
+    """Longest time from admission to the end, suspended, queued and refused time excluded; then the job
+    fails. Unset: none."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
     """Delete the finished job after this time, and with it whatever `retries.keepClusterSeconds` still keeps; volumes
     stay. Unset: keep the job."""

@@ -203,6 +203,10 @@ class TrainerStatus(StatusModel):
     """Incarnations up to this one whose lost work is already counted."""
     running_since: str | None = None
     """When the driver of this incarnation was first seen running."""
+    last_trial_at: Moment = None
+    """When a trial was last seen to have ended: a sign of life of a run whose rollout is late."""
+    short_since: Moment = None
+    """Since when a pod of the gang is missing while the driver runs."""
     unreadable_since: Moment = None
     """Since when the report of a driver that ran cannot be read."""
     kept: bool = False
@@ -267,7 +271,11 @@ class FailureCounts(StatusModel):
     """Failed attempts by class; each class has a budget of its own in `spec.retries`."""
 
     infrastructure: int = 0
-    """Towards `retries.maxAttempts`."""
+    """Towards `retries.maxAttempts`; counted from 1 again after a day that brought a newer checkpoint."""
+    infrastructure_at: Moment = None
+    """When the last of them was counted."""
+    infrastructure_kept: int = 0
+    """Rollouts that the newest checkpoint held then."""
     application: int = 0
     """Towards `retries.maxApplicationFailures`."""
     storage: int = 0
