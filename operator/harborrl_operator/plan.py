@@ -19,6 +19,7 @@ from harborrl_operator.deadlines import late_start
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.incarnations import end_old_pods
 from harborrl_operator.isolation import isolate
+from harborrl_operator.known_checkpoint import forgotten
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
@@ -60,7 +61,7 @@ def _decide(draft: Draft, settings: Settings) -> Plan:
         return ended
     if draft.job.spec.suspend:
         return suspended(draft)
-    return _attempt(draft, settings)
+    return forgotten(draft) or _attempt(draft, settings)
 
 
 def _attempt(draft: Draft, settings: Settings) -> Plan:

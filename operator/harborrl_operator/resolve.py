@@ -102,8 +102,16 @@ class ResolvedJob:
             "runPath": self.job.names.run_path,
             "checkpoint": _dump(spec.checkpoint),
             "resumeFrom": {"path": self.resume_path} if self.resume_path else None,
+            "knownCheckpoint": self._known_checkpoint(),
             "progressConfigMap": self.job.names.progress,
         }
+
+    def _known_checkpoint(self) -> dict[str, Any] | None:
+        """What the next incarnation must find: a start behind it is refused, and nobody but the status remembers it."""
+        known = self.job.status.checkpoint
+        if known is None or known.rollout_id is None:
+            return None
+        return {"rolloutId": known.rollout_id, "path": known.path}
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -152,6 +160,7 @@ class ResolvedJob:
         document = self.document(attempt=0)
         document["job"] = {**document["job"], "generation": 0}
         document["agentServer"] = {**document["agentServer"], "promised": 0}
+        del document["knownCheckpoint"]  # it grows while the attempt runs
         document["checkpoint"] = {**document["checkpoint"], "suspendWaitSeconds": 0}  # ours alone
         return {
             "document": document,
