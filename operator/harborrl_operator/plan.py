@@ -34,6 +34,7 @@ from harborrl_operator.sharing import promised
 from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
     create_cluster,
+    fits_the_trainer,
     made_from,
     note_capacity,
     old_pods_obstacle,
@@ -119,7 +120,8 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt.
 
-    An edit of the agent server alone is carried out at once, beside the running one; the network is the spec's always.
+    An edit of the agent server is carried out at once, beside the running one, unless the trainer could not use the new
+    one; the network is the spec's always.
     """
     draft.delete_stale_clusters()
     if not draft.observed.progress_exists:
@@ -129,20 +131,24 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
         said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
         return follow(draft)
-    is_edited = made_from(draft.cluster) != judged.attempt_hash
-    if is_edited:
-        said = (
-            "What the job would be made from now (spec.agentServer, podOverrides, the chart's defaults) changed after"
-            " this attempt began; the change takes effect with the next attempt or resume. Set spec.suspend: true and"
-            " back to have it now."
-        )
-        draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+    is_apart = not fits_the_trainer(draft.cluster, judged)
+    draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, _what_waits(draft, judged, is_apart=is_apart))
+    if is_apart:
         isolate(draft, judged)
     else:
-        draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
         _support(draft, judged)
-    agent_server_obstacle(draft, judged, is_frozen=is_edited)
+    agent_server_obstacle(draft, judged, is_frozen=is_apart)
     return follow(draft)
+
+
+def _what_waits(draft: Draft, job: ResolvedJob, *, is_apart: bool) -> str:
+    if made_from(draft.cluster) == job.attempt_hash:
+        return "All checks and the preflight passed."
+    parts = "the job, its agent server included," if is_apart else "the trainer"
+    return (
+        f"What {parts} would be made from now (podOverrides, the chart's defaults) changed after this attempt began;"
+        " the change takes effect with the next attempt or resume. Set spec.suspend: true and back to have it now."
+    )
 
 
 def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:

@@ -156,6 +156,20 @@ class ResolvedJob:
         shape["document"]["agentServer"] = {name: server[name] for name in _SERVER_AS_THE_TRAINER_KNOWS_IT}
         return _hash(shape)
 
+    @cached_property
+    def shared_hash(self) -> str:
+        """Changes when what trainer and agent server must hold alike changes: only then one waits for the other."""
+        document = self._shape()["document"]
+        return _hash(
+            {
+                "server": {name: document["agentServer"][name] for name in _SERVER_AS_THE_TRAINER_KNOWS_IT},
+                "adminSecretRef": _dump(self.spec.agent_server.admin_secret_ref),
+                "tasks": document["data"]["tasks"],
+                "rollout": document["rollout"],
+                "volumes": {role: _dump(self.volumes[role]) for role in ("tasks", "trials")},
+            }
+        )
+
     def _shape(self) -> dict[str, Any]:
         document = self.document(attempt=0)
         document["job"] = {**document["job"], "generation": 0}
