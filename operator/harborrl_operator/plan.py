@@ -29,7 +29,7 @@ from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources import config_maps, disruption, rbac, services
 from harborrl_operator.retention import after_the_end
 from harborrl_operator.running import follow, verdict_of_driver
-from harborrl_operator.server_rollout import agent_server_obstacle, roll
+from harborrl_operator.server_rollout import agent_server_obstacle, note_server_as_it_is, roll
 from harborrl_operator.sharing import promised
 from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
@@ -130,6 +130,7 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     if isinstance(judged, Verdict):
         said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+        note_server_as_it_is(draft)
         return follow(draft)
     is_apart = not fits_the_trainer(draft.cluster, judged)
     draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, _what_waits(draft, judged, is_apart=is_apart))

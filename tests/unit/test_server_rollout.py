@@ -255,3 +255,44 @@ def test_no_step_takes_the_trainers_last_ready_server_away(
 def test_a_server_that_is_down_with_none_beside_it_is_said_to_be_down() -> None:
     down = decide(OLD, world(hrl.deployment(OLD, ready=False)))
     assert condition(down, "AgentServerReady") == ("False", "Starting")
+
+
+def refused(*servers: dict[str, Any], **changes: Any) -> Any:
+    """A pass over a run that trains, while the claim of its volumes is being replaced."""
+    begun = then(OLD, decide(OLD, world(hrl.deployment(OLD))))
+    return decide(begun, world(*servers, claims={"harborrl-data": None}, **changes))
+
+
+def test_a_server_that_crashes_is_said_to_while_the_next_attempt_would_be_refused() -> None:
+    waiting = {
+        "name": "agent-server",
+        "image": "x",
+        "ready": False,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    }
+    pod = hrl.agent_pod(OLD, phase="Running", containerStatuses=[waiting])
+    decided = refused(hrl.deployment(OLD, ready=False), agent_pods=(pod,))
+    assert "would be refused" in message(decided, "Admitted")
+    assert condition(decided, "AgentServerReady") == ("False", "CrashLoop")
+
+
+def test_a_server_that_is_gone_is_missed_aloud_while_the_next_attempt_would_be_refused() -> None:
+    decided = refused()
+    assert condition(decided, "AgentServerReady") == ("False", "NotStarted")
+    assert "is not made again" in message(decided, "AgentServerReady")
+    assert any(one.reason == "NotStarted" for one in decided.status.conditions)
+
+
+def test_a_server_that_serves_is_ready_and_said_to_be_left_alone_while_the_next_attempt_would_be_refused() -> None:
+    decided = refused(hrl.deployment(OLD))
+    assert condition(decided, "AgentServerReady") == ("True", "Ready")
+    assert "neither changed nor repaired" in message(decided, "AgentServerReady")
+
+
+def test_a_pass_that_did_not_look_at_the_server_does_not_vouch_for_it() -> None:
+    """The RayCluster is gone and its head was there: the loss is judged, not the server."""
+    began = then(OLD, decide(OLD, world(hrl.deployment(OLD))))
+    edited = hrl.job({"retries.maxAttempts": 5}, status=began.status, generation=2)
+    decided = decide(edited, world(hrl.deployment(OLD), ray_clusters={}))
+    server = next(one for one in decided.status.conditions if one.type == "AgentServerReady")
+    assert server.observed_generation == 1
