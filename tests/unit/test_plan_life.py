@@ -11,8 +11,8 @@ def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() 
     assert applied(decided) == [
         "ServiceAccount/harborrl-trainer",
         "RoleBinding/harborrl-trainer",
-        "Role/harborrl-trainer-quickstart",
-        "RoleBinding/harborrl-trainer-quickstart",
+        "Role/harborrl-supervisor-quickstart",
+        "RoleBinding/harborrl-supervisor-quickstart",
         "ServiceAccount/harborrl-agent-server",
         "RoleBinding/harborrl-agent-server",
         "RoleBinding/harborrl-sandboxes-research",
