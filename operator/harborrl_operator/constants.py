@@ -36,6 +36,9 @@ MANAGED_BY = "harborrl"
 ANNOTATION_CONFIG = f"{GROUP}/config-hash"
 """Hash of what a preflight pod or RayCluster was made from."""
 
+ANNOTATION_SHARED = f"{GROUP}/shared-hash"
+"""On a RayCluster: hash of what its trainer and the agent server hold alike."""
+
 ANNOTATION_NO_HEAD_RESTART = "ray.io/disable-provisioned-head-restart"
 """Heeded by KubeRay 1.6 and newer: `true` leaves a RayCluster without a head once its head is lost."""
 

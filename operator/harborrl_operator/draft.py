@@ -13,6 +13,9 @@ from harborrl_operator.models.status import AttemptStatus, PreflightStatus, Trai
 from harborrl_operator.observed import Object, Observed, is_terminating, name_of
 from harborrl_operator.progress import Progress, read_progress
 
+_JUDGED_OR_OLD = (ConditionType.AGENT_SERVER_READY,)
+"""Says what was seen at its generation: a pass that did not look must not vouch for it."""
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -186,9 +189,8 @@ class Draft:
             present = self.conditions.get(kind)
             if present is None:
                 self.set(kind, status, reason)
-            elif present.observed_generation != self.job.generation:
-                # Judged again in this pass and found unchanged.
-                self.conditions.restamp(kind)
+            elif present.observed_generation != self.job.generation and kind not in _JUDGED_OR_OLD:
+                self.conditions.restamp(kind)  # what is known of it holds for this generation too
 
     def finish(self, verdict: Verdict, *, succeeded: bool, keep_cluster: bool = False) -> Plan:
         """The end, for good: release, and say in every condition how it ended."""

@@ -20,6 +20,7 @@ AGENT_SERVER_ACCOUNT = "harborrl-agent-server"
 TRAINER_ACCOUNT = "harborrl-trainer"
 """Also the name of the ClusterRole that the trainer's pods are bound to."""
 
+SUPERVISOR_ROLE = "harborrl-supervisor"
 SANDBOX_ROLE = "harborrl-sandboxes"
 
 
@@ -79,9 +80,9 @@ class JobNames:
         return f"{SANDBOX_ROLE}-{self.namespace}"
 
     @property
-    def trainer_role(self) -> str:
-        """Role and RoleBinding of this job's supervisor."""
-        return f"{TRAINER_ACCOUNT}-{self.name}"
+    def supervisor_role(self) -> str:
+        """Role and RoleBinding of this job's supervisor; never a binding of an account, which may bear a job's name."""
+        return f"{SUPERVISOR_ROLE}-{self.name}"
 
     @property
     def run_path(self) -> str:

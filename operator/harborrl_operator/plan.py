@@ -20,6 +20,7 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import hear_successor_later
 from harborrl_operator.incarnations import end_old_pods
 from harborrl_operator.isolation import isolate
+from harborrl_operator.known_checkpoint import forgotten
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
@@ -31,11 +32,12 @@ from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources import config_maps, disruption, rbac, services
 from harborrl_operator.retention import after_the_end
 from harborrl_operator.running import follow, verdict_of_driver
-from harborrl_operator.server_rollout import agent_server_obstacle, roll
+from harborrl_operator.server_rollout import agent_server_obstacle, note_server_as_it_is, roll
 from harborrl_operator.sharing import promised
 from harborrl_operator.starting import (
     LOOK_AGAIN_SECONDS,
     create_cluster,
+    fits_the_trainer,
     made_from,
     no_cluster,
     note_capacity,
@@ -67,7 +69,7 @@ def _decide(draft: Draft, settings: Settings) -> Plan:
         return ended
     if draft.job.spec.suspend:
         return suspended(draft)
-    return _attempt(draft, settings)
+    return forgotten(draft) or _attempt(draft, settings)
 
 
 def _attempt(draft: Draft, settings: Settings) -> Plan:
@@ -125,7 +127,8 @@ def _refused(draft: Draft, objection: Verdict) -> Plan:
 def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     """A running attempt keeps its configuration: an edit is judged and said, and takes effect with the next attempt.
 
-    An edit of the agent server alone is carried out at once, beside the running one; the network is the spec's always.
+    An edit of the agent server is carried out at once, beside the running one, unless the trainer could not use the new
+    one; the network is the spec's always.
     """
     draft.delete_stale_clusters()
     if not draft.observed.progress_exists:
@@ -134,21 +137,26 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     if isinstance(judged, Verdict):
         said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+        note_server_as_it_is(draft)
         return follow(draft)
-    is_edited = made_from(draft.cluster) != judged.attempt_hash
-    if is_edited:
-        said = (
-            "What the job would be made from now (spec.agentServer, podOverrides, the chart's defaults) changed after"
-            " this attempt began; the change takes effect with the next attempt or resume. Set spec.suspend: true and"
-            " back to have it now."
-        )
-        draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+    is_apart = not fits_the_trainer(draft.cluster, judged)
+    draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, _what_waits(draft, judged, is_apart=is_apart))
+    if is_apart:
         isolate(draft, judged)
     else:
-        draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, "All checks and the preflight passed.")
         _support(draft, judged)
-    agent_server_obstacle(draft, judged, is_frozen=is_edited)
+    agent_server_obstacle(draft, judged, is_frozen=is_apart)
     return follow(draft)
+
+
+def _what_waits(draft: Draft, job: ResolvedJob, *, is_apart: bool) -> str:
+    if made_from(draft.cluster) == job.attempt_hash:
+        return "All checks and the preflight passed."
+    parts = "the job, its agent server included," if is_apart else "the trainer"
+    return (
+        f"What {parts} would be made from now (podOverrides, the chart's defaults) changed after this attempt began;"
+        " the change takes effect with the next attempt or resume. Set spec.suspend: true and back to have it now."
+    )
 
 
 def _towards_a_cluster(draft: Draft, job: ResolvedJob) -> Plan:

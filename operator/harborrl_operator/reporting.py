@@ -3,7 +3,7 @@
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Reason
 from harborrl_operator.draft import Draft
-from harborrl_operator.models.status import AgentServerStatus
+from harborrl_operator.models.status import AgentServerStatus, CheckpointStatus
 from harborrl_operator.progress import Progress, Unreadable
 
 MIB = 1024**2
@@ -58,11 +58,22 @@ def note_progress(draft: Draft) -> None:
 def _copy(draft: Draft, progress: Progress) -> None:
     """Each part as the newest report has it in which it could be read."""
     draft.fields["incarnation"] = progress.incarnation
-    for part in ("rollout", "eval", "checkpoint", "resume"):
+    for part in ("rollout", "eval", "resume"):
         if part not in progress.faults:
             draft.fields[part] = getattr(progress, part)
+    draft.fields["checkpoint"] = _newest(draft.job.status.checkpoint, progress)
     if "rollout" not in progress.faults:
         draft.fields["step"] = progress.step
+
+
+def _newest(known: CheckpointStatus | None, progress: Progress) -> CheckpointStatus | None:
+    """What is reported, but nothing known is forgotten because a volume holds less, until a driver went on from it."""
+    seen = progress.checkpoint
+    if known is None or known.rollout_id is None:
+        return seen
+    if seen is None or seen.rollout_id is None:
+        return known
+    return known if progress.resume is None and seen.rollout_id < known.rollout_id else seen
 
 
 def _note_start(draft: Draft, progress: Progress) -> None:

@@ -102,8 +102,16 @@ class ResolvedJob:
             "runPath": self.job.names.run_path,
             "checkpoint": _dump(spec.checkpoint),
             "resumeFrom": {"path": self.resume_path} if self.resume_path else None,
+            "knownCheckpoint": self._known_checkpoint(),
             "progressConfigMap": self.job.names.progress,
         }
+
+    def _known_checkpoint(self) -> dict[str, Any] | None:
+        """What the next incarnation must find: a start behind it is refused, and nobody but the status remembers it."""
+        known = self.job.status.checkpoint
+        if known is None or known.rollout_id is None:
+            return None
+        return {"rolloutId": known.rollout_id, "path": known.path}
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -148,10 +156,25 @@ class ResolvedJob:
         shape["document"]["agentServer"] = {name: server[name] for name in _SERVER_AS_THE_TRAINER_KNOWS_IT}
         return _hash(shape)
 
+    @cached_property
+    def shared_hash(self) -> str:
+        """Changes when what trainer and agent server must hold alike changes: only then one waits for the other."""
+        document = self._shape()["document"]
+        return _hash(
+            {
+                "server": {name: document["agentServer"][name] for name in _SERVER_AS_THE_TRAINER_KNOWS_IT},
+                "adminSecretRef": _dump(self.spec.agent_server.admin_secret_ref),
+                "tasks": document["data"]["tasks"],
+                "rollout": document["rollout"],
+                "volumes": {role: _dump(self.volumes[role]) for role in ("tasks", "trials")},
+            }
+        )
+
     def _shape(self) -> dict[str, Any]:
         document = self.document(attempt=0)
         document["job"] = {**document["job"], "generation": 0}
         document["agentServer"] = {**document["agentServer"], "promised": 0}
+        del document["knownCheckpoint"]  # it grows while the attempt runs
         document["checkpoint"] = {**document["checkpoint"], "suspendWaitSeconds": 0}  # ours alone
         return {
             "document": document,

@@ -78,6 +78,26 @@ def agent_server_obstacle(draft: Draft, job: ResolvedJob, *, is_frozen: bool = F
     return _absent(draft, wanted if draft.cluster is None else serving, is_frozen=is_frozen)
 
 
+def note_server_as_it_is(draft: Draft) -> None:
+    """Sets AgentServerReady while nobody can tell which version the job would want: by the one that serves."""
+    seen, url = draft.observed, draft.job.spec.agent_server.url
+    if url:
+        draft.set(ConditionType.AGENT_SERVER_READY, "True", Reason.EXTERNAL_SERVER, f"{url} is yours.")
+        return
+    version = seen.serving or ""
+    if _is_available(seen.agent_servers.get(version)):
+        said = f"Version {version} is ready. It is neither changed nor repaired before the job can be admitted again."
+        draft.set(ConditionType.AGENT_SERVER_READY, "True", Reason.READY, said)
+        return
+    obstacle = _problem(draft, version)
+    if obstacle is None and version in seen.agent_servers:
+        obstacle = Verdict(Reason.STARTING, "The agent server starts.")
+    if obstacle is None:
+        missing = "Its Deployment or its Service is gone and is not made again while the next attempt would be refused."
+        obstacle = Verdict(Reason.NOT_STARTED, f"{missing} Correct what Admitted names, or trials fail.")
+    draft.set(ConditionType.AGENT_SERVER_READY, "False", obstacle.reason, obstacle.message)
+
+
 def _ready(draft: Draft, job: ResolvedJob, serving: str) -> None:
     old = [pod for pod in draft.observed.agent_pods if version_of(pod) != serving and is_terminating(pod)]
     if not old:

@@ -2,7 +2,7 @@
 
 from harborrl_operator.capacity import tightness
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import ANNOTATION_CONFIG, ConditionType, Phase, Reason
+from harborrl_operator.constants import ANNOTATION_CONFIG, ANNOTATION_SHARED, ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.fates import is_unconfirmed
 from harborrl_operator.gang import missing_pods
@@ -145,6 +145,15 @@ def no_cluster(draft: Draft) -> Verdict:
 def made_from(cluster: Object | None) -> str:
     """Hash of the configuration that a RayCluster was made from."""
     return annotations(cluster).get(ANNOTATION_CONFIG, "") if cluster else ""
+
+
+def fits_the_trainer(cluster: Object | None, job: ResolvedJob) -> bool:
+    """Whether an agent server of the job as it is now can serve the trainer of this RayCluster.
+
+    One that an earlier operator made says only whether anything at all has changed.
+    """
+    shared = annotations(cluster).get(ANNOTATION_SHARED) if cluster else None
+    return shared == job.shared_hash if shared else made_from(cluster) == job.attempt_hash
 
 
 def overdue(draft: Draft, obstacle: Verdict) -> Verdict | None:

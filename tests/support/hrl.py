@@ -250,7 +250,8 @@ def ray_cluster(
 ) -> dict[str, Any]:
     name = f"quickstart-a{attempt}"
     spec = {} if suspend is None else {"suspend": suspend}
-    hashed = {"harborrl.dev/config-hash": resolve(of, SETTINGS).attempt_hash}
+    made = resolve(of, SETTINGS)
+    hashed = {"harborrl.dev/config-hash": made.attempt_hash, "harborrl.dev/shared-hash": made.shared_hash}
     meta = {"name": name, "namespace": "research", "uid": f"rc-{attempt}", "annotations": hashed}
     return {"metadata": meta | {"creationTimestamp": ago(age)}, "spec": spec, "status": status}
 

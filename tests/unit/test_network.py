@@ -174,8 +174,13 @@ def test_egress_that_a_job_adds_while_it_runs_takes_effect_at_once() -> None:
 def test_policies_follow_the_spec_and_the_api_server_while_another_change_waits_for_the_next_attempt() -> None:
     job = hrl.job()
     edited = hrl.job({"network.egress": [{"cidr": "198.51.100.0/24"}]}, generation=2)
-    moved = hrl.running_world(job, api_server=(Address("203.0.113.9/32", 6443),), progress=hrl.progress())
-    newer = replace(hrl.SETTINGS, trainer_image="trainer:2")
+    moved = hrl.running_world(
+        job,
+        api_server=(Address("203.0.113.9/32", 6443),),
+        progress=hrl.progress(),
+        claims={"other": hrl.claim("other")},
+    )
+    newer = replace(hrl.SETTINGS, default_claim="other")
     decided = hrl.decide(edited, moved, settings=newer)
     assert "next attempt" in hrl.message(decided, "Admitted")
     assert {kind for kind, _ in kinds(decided.apply)} == {"NetworkPolicy"}

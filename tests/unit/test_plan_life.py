@@ -3,7 +3,7 @@
 import pytest
 
 from support import hrl
-from support.hrl import applied, applied_beside_policies, condition, decide, deleted, message, then
+from support.hrl import applied, condition, decide, deleted, message, then
 
 
 def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() -> None:
@@ -11,8 +11,8 @@ def test_a_new_job_gets_its_rights_names_document_and_agent_server_and_no_gpu() 
     assert applied(decided) == [
         "ServiceAccount/harborrl-trainer",
         "RoleBinding/harborrl-trainer",
-        "Role/harborrl-trainer-quickstart",
-        "RoleBinding/harborrl-trainer-quickstart",
+        "Role/harborrl-supervisor-quickstart",
+        "RoleBinding/harborrl-supervisor-quickstart",
         "ServiceAccount/harborrl-agent-server",
         "RoleBinding/harborrl-agent-server",
         "RoleBinding/harborrl-sandboxes-research",
@@ -141,7 +141,8 @@ def test_an_edit_during_an_attempt_changes_nothing_that_runs_and_is_said() -> No
     seen = hrl.running_world(job, progress=hrl.progress())
     edited = hrl.job({"trainer.config.lr": 1e-6}, generation=2)
     decided = decide(edited, seen)
-    assert applied_beside_policies(decided) == []
+    assert not {name.partition("/")[0] for name in applied(decided)} & {"RayCluster", "Pod", "ConfigMap"}
+    assert (hrl.SERVER in applied(decided), deleted(decided)) == (True, [])
     assert deleted(decided) == []
     assert decided.status.phase == "Running"
     assert "takes effect with the next attempt or resume" in message(decided, "Admitted")

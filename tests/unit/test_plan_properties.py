@@ -250,3 +250,30 @@ def test_every_derived_name_and_label_is_valid_for_every_valid_job_name(name: st
         assert len(thing["metadata"]["name"]) <= LONGEST.get(thing["kind"], 63)
         for value in thing["metadata"].get("labels", {}).values():
             assert LABEL.fullmatch(value), value
+
+
+ENDINGS = ("", "-agent", "-agents", "-trainer", "-a1", "-a1-head", "-deny", "-preflight", "-supervisor", "-server")
+
+
+@given(
+    first=st.sampled_from(("q", "q-agent", "harborrl-trainer", "trainer")),
+    ending=st.sampled_from(ENDINGS),
+    account=st.sampled_from((None, "q", "q-trainer", "supervisor-q", "trainer")),
+)
+@settings(max_examples=100, deadline=None)
+def test_no_two_objects_of_one_job_or_of_two_share_a_name_unless_they_are_one(
+    first: str, ending: str, account: str | None
+) -> None:
+    """Accounts and bindings of a namespace are the same object for all its jobs."""
+    made: dict[tuple[str, str, str], Any] = {}
+    for number, name in enumerate(sorted({first, first + ending})):
+        changes: dict[str, Any] = {"trainer.serviceAccountName": account} if account else {}
+        job = hrl.job(changes, name=name)
+        job = HarborRLJob(job.namespace, name, f"{number}{job.uid[1:]}", 1, job.spec, job.status)
+        pod = hrl.preflight_pod(job, exit_code=0, message=hrl.PASSED)
+        server = next(t for t in hrl.decide(job, hrl.world()).apply if t["kind"] == "Deployment")
+        decided = hrl.decide(job, hrl.world(deployment=hrl.started(server), preflight_pod=pod))
+        assert "RayCluster" in [thing["kind"] for thing in decided.apply]
+        for thing in decided.apply:
+            meta = thing["metadata"]
+            assert made.setdefault((thing["kind"], meta["namespace"], meta["name"]), thing) == thing

@@ -293,3 +293,10 @@ def test_a_start_at_0_beside_a_whole_checkpoint_is_refused_before_anything_is_he
     run = volumes / "checkpoints" / "research" / "quickstart-5f0c2a9e"
     (run / "index.json").write_text(json.dumps({"schemaVersion": 1, "claims": claims}))
     assert told(check_resume(jobs.job(volumes))) == [("refuse", "RestartAtZero")]
+
+
+def test_a_volume_without_the_known_checkpoint_is_refused_before_anything_is_held(volumes: Path) -> None:
+    known = {"rolloutId": 39, "path": "research/quickstart-5f0c2a9e/a1/i1/checkpoints/iter_0000039"}
+    outcome = check_resume(jobs.job(volumes, knownCheckpoint=known))
+    assert told(outcome) == [("refuse", "RestartAtZero")]
+    assert "storage.checkpoints" in only_message(outcome)

@@ -73,6 +73,49 @@ def test_a_run_never_begins_at_0_beside_a_whole_checkpoint_of_its_own(volumes: P
     assert len(index.read_claims(RunLayout.of(job).index)) == 2
 
 
+KNOWN = {"rolloutId": 39, "path": "research/quickstart-5f0c2a9e/a1/i1/checkpoints/iter_0000039"}
+
+
+def test_a_run_that_is_known_to_have_saved_does_not_begin_at_0_on_an_empty_volume(volumes: Path) -> None:
+    job = jobs.job(volumes, attempt=2, knownCheckpoint=KNOWN)
+    with pytest.raises(RestartAtZeroError, match=r"rollout 39 \(.*iter_0000039\), but there is no whole one") as raised:
+        begin(job, 2, 1)
+    assert "delete the job and apply it again" in str(raised.value)
+    assert index.read_claims(RunLayout.of(job).index) == ()
+
+
+def test_an_older_copy_of_the_volume_is_refused_with_the_way_to_go_on_from_it(volumes: Path) -> None:
+    save(volumes, 1, 1, 20)
+    with pytest.raises(
+        RestartAtZeroError, match=r"is of rollout 20, and it would begin at rollout 21; .* resumeFrom\.path"
+    ):
+        find_start(jobs.job(volumes, knownCheckpoint=KNOWN))
+
+
+def test_a_known_checkpoint_that_is_damaged_on_its_own_volume_may_be_fallen_back_from(volumes: Path) -> None:
+    older = save(volumes, 1, 1, 20)
+    save(volumes, 1, 1, 39, complete=False)
+    assert find_start(jobs.job(volumes, knownCheckpoint=KNOWN)) == StartPoint(21, older)
+
+
+def test_with_every_checkpoint_damaged_a_known_run_does_not_begin_at_0(volumes: Path) -> None:
+    save(volumes, 1, 1, 39, complete=False)
+    with pytest.raises(RestartAtZeroError, match="there is no whole one"):
+        find_start(jobs.job(volumes, knownCheckpoint=KNOWN))
+
+
+def test_what_another_run_left_is_no_stand_in_for_a_known_checkpoint(volumes: Path) -> None:
+    jobs.make_checkpoint(volumes / "checkpoints" / "other" / "iter_0000050")
+    job = jobs.job(volumes, knownCheckpoint=KNOWN, resumeFrom={"path": "other/iter_0000050"})
+    with pytest.raises(RestartAtZeroError, match="rollout 39"):
+        find_start(job)
+
+
+def test_a_known_checkpoint_or_a_newer_one_on_another_claim_is_gone_on_from(volumes: Path) -> None:
+    newer = save(volumes, 1, 1, 43)
+    assert find_start(jobs.job(volumes, knownCheckpoint=KNOWN)) == StartPoint(44, newer)
+
+
 def test_a_torn_checkpoint_does_not_keep_a_run_from_beginning(volumes: Path) -> None:
     save(volumes, 1, 1, 5, complete=False)
     assert begin(jobs.job(volumes), 1, 2) == StartPoint(0, None)

@@ -1,5 +1,6 @@
 """A change of the agent server on a running job: which version serves, and what the job says meanwhile."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,12 +134,49 @@ def test_a_change_during_a_drain_does_not_wait_for_it() -> None:
     assert (selected(decided), deleted(decided)) == (B, [])
 
 
-def test_an_edit_of_the_trainer_as_well_makes_the_agent_server_wait_for_the_next_attempt() -> None:
-    both = hrl.job({"agentServer.image": "agents:2", "trainer.config.lr": 1e-6}, generation=2)
+def test_an_edit_of_what_trainer_and_server_share_makes_the_agent_server_wait_for_the_next_attempt() -> None:
+    both = hrl.job({"agentServer.image": "agents:2", "rollout.agentTrialTimeoutSeconds": 1200}, generation=2)
     decided = decide(both, world(hrl.deployment(OLD)))
     assert (applied_beside_policies(decided), deleted(decided)) == ([], [])
     assert condition(decided, "AgentServerReady") == ("True", "Ready")
     assert "next attempt" in message(decided, "Admitted")
+
+
+UPGRADED = replace(hrl.SETTINGS, trainer_image="trainer:2", agent_server_image="agents:2")
+"""The chart's image tags after a `helm upgrade`."""
+
+
+def test_after_an_upgrade_of_the_chart_an_edit_of_the_agent_server_is_carried_out_and_the_trainer_waits() -> None:
+    edited = hrl.job({"agentServer.agentKwargs": {"maxTurns": 9}}, generation=2)
+    decided = decide(edited, world(hrl.deployment(OLD)), settings=replace(UPGRADED, agent_server_image=""))
+    assert f"Deployment/quickstart-agent-{A}" not in applied(decided)
+    assert [name for name in applied(decided) if name.startswith("Deployment/")] != []
+    assert condition(decided, "AgentServerReady") == ("True", "RollingOut")
+    assert "What the trainer would be made from now" in message(decided, "Admitted")
+
+
+def test_after_an_upgrade_of_the_chart_what_somebody_deletes_is_made_again() -> None:
+    decided = decide(OLD, world(), settings=UPGRADED)
+    kinds = {name.partition("/")[0] for name in applied(decided)}
+    assert {"Deployment", "Service", "Role", "RoleBinding", "PodDisruptionBudget"} <= kinds
+    assert condition(decided, "AgentServerReady") == ("False", "Starting")
+
+
+def test_another_default_claim_under_a_run_is_not_given_to_its_agent_server_alone() -> None:
+    moved = replace(hrl.SETTINGS, default_claim="other")
+    decided = decide(OLD, world(hrl.deployment(OLD), claims={"other": hrl.claim("other")}), settings=moved)
+    assert applied_beside_policies(decided) == []
+    assert "its agent server included" in message(decided, "Admitted")
+
+
+def test_a_cluster_of_an_operator_that_knew_one_hash_only_lets_the_server_wait_for_any_change() -> None:
+    cluster = hrl.ray_cluster(OLD)
+    del cluster["metadata"]["annotations"]["harborrl.dev/shared-hash"]
+    clusters = {"quickstart-a1": cluster}
+    decided = decide(OLD, world(hrl.deployment(OLD), ray_clusters=clusters), settings=UPGRADED)
+    assert applied_beside_policies(decided) == []
+    decided = decide(NEW, world(hrl.deployment(OLD), ray_clusters=clusters))
+    assert f"Deployment/quickstart-agent-{B}" in applied(decided)
 
 
 def test_another_agents_name_waits_for_the_next_attempt_since_the_trainer_names_it_in_every_request() -> None:
@@ -155,7 +193,7 @@ def test_too_few_slots_are_refused_and_change_nothing_that_runs() -> None:
 
 
 def test_a_server_that_somebody_deleted_while_an_edit_waits_is_missed_aloud() -> None:
-    edited = hrl.job({"trainer.config.lr": 1e-6}, generation=2)
+    edited = hrl.job({"rollout.agentTrialTimeoutSeconds": 1200}, generation=2)
     decided = decide(edited, world())
     assert condition(decided, "AgentServerReady") == ("False", "NotStarted")
     assert "suspend and resume" in message(decided, "AgentServerReady")
@@ -217,3 +255,44 @@ def test_no_step_takes_the_trainers_last_ready_server_away(
 def test_a_server_that_is_down_with_none_beside_it_is_said_to_be_down() -> None:
     down = decide(OLD, world(hrl.deployment(OLD, ready=False)))
     assert condition(down, "AgentServerReady") == ("False", "Starting")
+
+
+def refused(*servers: dict[str, Any], **changes: Any) -> Any:
+    """A pass over a run that trains, while the claim of its volumes is being replaced."""
+    begun = then(OLD, decide(OLD, world(hrl.deployment(OLD))))
+    return decide(begun, world(*servers, claims={"harborrl-data": None}, **changes))
+
+
+def test_a_server_that_crashes_is_said_to_while_the_next_attempt_would_be_refused() -> None:
+    waiting = {
+        "name": "agent-server",
+        "image": "x",
+        "ready": False,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    }
+    pod = hrl.agent_pod(OLD, phase="Running", containerStatuses=[waiting])
+    decided = refused(hrl.deployment(OLD, ready=False), agent_pods=(pod,))
+    assert "would be refused" in message(decided, "Admitted")
+    assert condition(decided, "AgentServerReady") == ("False", "CrashLoop")
+
+
+def test_a_server_that_is_gone_is_missed_aloud_while_the_next_attempt_would_be_refused() -> None:
+    decided = refused()
+    assert condition(decided, "AgentServerReady") == ("False", "NotStarted")
+    assert "is not made again" in message(decided, "AgentServerReady")
+    assert any(one.reason == "NotStarted" for one in decided.status.conditions)
+
+
+def test_a_server_that_serves_is_ready_and_said_to_be_left_alone_while_the_next_attempt_would_be_refused() -> None:
+    decided = refused(hrl.deployment(OLD))
+    assert condition(decided, "AgentServerReady") == ("True", "Ready")
+    assert "neither changed nor repaired" in message(decided, "AgentServerReady")
+
+
+def test_a_pass_that_did_not_look_at_the_server_does_not_vouch_for_it() -> None:
+    """The RayCluster is gone and its head was there: the loss is judged, not the server."""
+    began = then(OLD, decide(OLD, world(hrl.deployment(OLD))))
+    edited = hrl.job({"retries.maxAttempts": 5}, status=began.status, generation=2)
+    decided = decide(edited, world(hrl.deployment(OLD), ray_clusters={}))
+    server = next(one for one in decided.status.conditions if one.type == "AgentServerReady")
+    assert server.observed_generation == 1

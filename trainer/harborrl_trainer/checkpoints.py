@@ -72,6 +72,7 @@ def find_start(job: JobDocument) -> StartPoint:
     own = newest_complete(saved, claims)
     if own is None:
         _refuse_to_forget(run, saved)
+    _refuse_to_lose(job, run, saved, own)
     found = own or _foreign_start(job)
     return StartPoint(found.rollout + 1, found.path) if found else StartPoint(0, None)
 
@@ -85,6 +86,21 @@ def _refuse_to_forget(run: RunLayout, saved: Sequence[Checkpoint]) -> None:
             f"{whole.rollout} ({whole.path.relative_to(run.checkpoints)}), which {run.index.name} gives to no one; "
             f"move {run.index.name} away to go on from it, or move the checkpoint away to begin anew"
         )
+
+
+def _refuse_to_lose(job: JobDocument, run: RunLayout, saved: Sequence[Checkpoint], own: Checkpoint | None) -> None:
+    """Another volume, or one that was emptied. What was damaged on its own volume is still there, and not lost so."""
+    known = job.known_checkpoint
+    if known is None or (own is not None and max(one.rollout for one in saved) >= known.rollout_id):
+        return
+    there = f"its newest whole one is of rollout {own.rollout}" if own else "there is no whole one"
+    start = f"rollout {own.rollout + 1}" if own else "rollout 0"
+    accept = f" with resumeFrom.path: {job.run_path}" if own else ""
+    raise RestartAtZeroError(
+        f"{run.checkpoints}: the run is known to have saved a checkpoint of rollout {known.rollout_id}"
+        f"{f' ({known.path})' if known.path else ''}, but {there}, and it would begin at {start}; bring back the "
+        f"volume that holds it (storage.checkpoints), or accept the loss: delete the job and apply it again{accept}"
+    )
 
 
 def begin(

@@ -37,6 +37,6 @@ class StorageError(TrainerError):
 
 
 class RestartAtZeroError(StorageError):
-    """The run would begin at rollout 0 although it has left whole checkpoints. Only a person may decide that."""
+    """The run would begin at rollout 0, or behind what it is known to have saved. Only a person may decide that."""
 
     exit_code = 65

@@ -213,6 +213,14 @@ class ResumeFrom(_Part):
     """Run or checkpoint directory: absolute, or relative to the checkpoints volume."""
 
 
+class KnownCheckpoint(_Part):
+    """The newest checkpoint that anybody saw of this run: what its volume must still hold."""
+
+    rollout_id: Annotated[int, Field(ge=0)]
+    path: str | None = None
+    """Relative to the checkpoints volume."""
+
+
 class JobDocument(_Part):
     schema_version: Literal[1]
     job: JobIdentity
@@ -241,6 +249,8 @@ class JobDocument(_Part):
     """`<namespace>/<name>-<first 8 of uid>`, the run's folder on each writable volume."""
     checkpoint: Checkpoint = Checkpoint()
     resume_from: ResumeFrom | None = None
+    known_checkpoint: KnownCheckpoint | None = None
+    """Null before the first one of this run."""
     progress_config_map: str | None = None
 
 

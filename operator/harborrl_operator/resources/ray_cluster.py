@@ -6,6 +6,7 @@ from typing import Any
 from harborrl_operator.constants import (
     ANNOTATION_CONFIG,
     ANNOTATION_NO_HEAD_RESTART,
+    ANNOTATION_SHARED,
     DASHBOARD_AGENT_PORT,
     DASHBOARD_PORT,
     GCS_PORT,
@@ -62,7 +63,7 @@ CPU_OBJECT_STORE_BYTES = 512 * 1024 * 1024
 
 def ray_cluster(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> dict[str, Any]:
     meta = metadata(job.job, job.job.names.ray_cluster(attempt), Role.TRAINER, attempt)
-    meta["annotations"] = {ANNOTATION_CONFIG: job.attempt_hash}
+    meta["annotations"] = {ANNOTATION_CONFIG: job.attempt_hash, ANNOTATION_SHARED: job.shared_hash}
     meta["labels"] |= queue_labels(job.spec)
     if not job.spec.queue_name:
         # Without it KubeRay puts another head in the place of a lost one (seen on 1.6.2). In a queue that is wanted: it

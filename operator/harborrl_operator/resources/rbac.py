@@ -48,7 +48,7 @@ def _trainer(namespace: str, account: str) -> list[dict[str, Any]]:
 def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
     """The right to report and to read requests: two ConfigMaps by name, for as long as the job exists."""
     names = job.job.names
-    meta = metadata(job.job, names.trainer_role, Role.TRAINER)
+    meta = metadata(job.job, names.supervisor_role, Role.TRAINER)
     rules = [_named("get", names.progress, names.request), _named("patch", names.progress)]
     api_version = "rbac.authorization.k8s.io/v1"
     return [
@@ -57,7 +57,7 @@ def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
             "apiVersion": api_version,
             "kind": "RoleBinding",
             "metadata": meta,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": names.trainer_role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": names.supervisor_role},
             "subjects": [{"kind": "ServiceAccount", "name": trainer_account(job.spec), "namespace": job.job.namespace}],
         },
     ]

@@ -156,8 +156,8 @@ def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     own = start.checkpoint is not None and start.checkpoint.is_relative_to(run.checkpoints)
     if not own and checkpoint.were_set_aside(run):
         raise StorageError(
-            f"{run.checkpoints}: every checkpoint of this run is damaged; restore one, or delete them if the run is to "
-            "begin again"
+            f"{run.checkpoints}: every checkpoint of this run is damaged; restore one, or delete the job and apply it "
+            "again to begin anew"
         )
     warm = start.checkpoint is not None and (start.checkpoint / checkpoint.OPTIMIZER).exists()
     start = checkpoints.begin(job, attempt, incarnation, optimizer=warm, set_aside=damaged)
