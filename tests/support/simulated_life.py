@@ -48,6 +48,8 @@ class Life:
     begun: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     passed: float = 0.0
     uid: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Of the spec, by dotted path."""
 
     def now(self) -> datetime:
         return self.begun + timedelta(seconds=self.passed)
@@ -66,7 +68,7 @@ class Life:
             "apiVersion": "harborrl.dev/v1alpha1",
             "kind": "HarborRLJob",
             "metadata": {"name": JOB, "namespace": self.namespace},
-            "spec": hrl.merged(hrl.QUICKSTART_SPEC, SPEC),
+            "spec": hrl.merged(hrl.QUICKSTART_SPEC, {**SPEC, **self.changes}),
         }
         self.uid = (await self.cluster.create(job))["metadata"]["uid"]
 
@@ -139,7 +141,7 @@ class Stage:
     reached: Reached
 
 
-async def _serve(life: Life) -> None:
+async def serve(life: Life) -> None:
     """Kubelet and the Deployment controller: the agent server is ready."""
     found = await life.agent_server()
     assert found is not None
@@ -147,66 +149,78 @@ async def _serve(life: Life) -> None:
     await life.patch("Deployment", found["metadata"]["name"], {"status": ready}, "status")
 
 
-async def _pass_preflight(life: Life) -> None:
+async def pass_preflight(life: Life) -> None:
     ended = {"exitCode": 0, "message": hrl.PASSED, "finishedAt": to_text(life.now())}
     container = {"name": "preflight", "state": {"terminated": ended}, "ready": False, "restartCount": 0}
     status = {"phase": "Succeeded", "containerStatuses": [container | {"image": "i", "imageID": "i"}]}
     await life.patch("Pod", f"{JOB}-preflight", {"status": status}, "status")
 
 
-def _start_head(attempt: int) -> Act:
+def pod_name(role: str, attempt: int, incarnation: int = 1) -> str:
+    return f"{JOB}-a{attempt}-{role}" + (f"-{incarnation}" if incarnation > 1 else "")
+
+
+async def start_pod(life: Life, role: str, attempt: int, incarnation: int = 1) -> None:
+    """KubeRay and kubelet: a `head` or a `worker` that is ready."""
+    names = JobNames(life.namespace, JOB, life.uid)
+    labels = {
+        **{key: value for key, value in names.labels().items() if "managed-by" not in key},
+        "harborrl.dev/role": "trainer",
+        "harborrl.dev/attempt": str(attempt),
+        "ray.io/node-type": role,
+    }
+    name = pod_name(role, attempt, incarnation)
+    meta = {"name": name, "namespace": life.namespace, "labels": labels}
+    spec: dict[str, Any] = {"containers": [{"name": "ray", "image": "i"}], "serviceAccountName": "harborrl-trainer"}
+    spec |= {"automountServiceAccountToken": False, "nodeName": "", "terminationGracePeriodSeconds": 0}
+    await life.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": to_text(life.now())}
+    await life.patch("Pod", name, {"status": {"phase": "Running", "conditions": [ready]}}, "status")
+
+
+def start_head(attempt: int, incarnation: int = 1) -> Act:
     async def act(life: Life) -> None:
-        """KubeRay, kubelet and the supervisor: a head pod whose driver runs."""
-        names = JobNames(life.namespace, JOB, life.uid)
-        labels = {
-            **{key: value for key, value in names.labels().items() if "managed-by" not in key},
-            "harborrl.dev/role": "trainer",
-            "harborrl.dev/attempt": str(attempt),
-            "ray.io/node-type": "head",
-        }
-        name = f"{JOB}-a{attempt}-head"
-        meta = {"name": name, "namespace": life.namespace, "labels": labels}
-        spec: dict[str, Any] = {"containers": [{"name": "ray", "image": "i"}], "serviceAccountName": "harborrl-trainer"}
-        spec |= {"automountServiceAccountToken": False, "nodeName": "", "terminationGracePeriodSeconds": 0}
-        await life.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": to_text(life.now())}
-        await life.patch("Pod", name, {"status": {"phase": "Running", "conditions": [ready]}}, "status")
-        await _report(life, attempt, "RUNNING")
+        """With the supervisor, whose driver runs."""
+        await start_pod(life, "head", attempt, incarnation)
+        await report(life, attempt, "RUNNING", incarnation=incarnation)
 
     return act
 
 
-async def _report(life: Life, attempt: int, state: str, failure: str | None = None) -> None:
-    told = {"uid": life.uid, "observedAt": to_text(life.now())}
+async def report(life: Life, attempt: int, state: str, failure: str | None = None, *, incarnation: int = 1) -> None:
+    told = {"uid": life.uid, "observedAt": to_text(life.now()), "driver.startedAt": to_text(life.begun)}
     message = "a node went away" if failure else ""
-    document = hrl.progress(state, told, attempt=attempt, failure=failure, message=message)
+    document = hrl.progress(state, told, attempt=attempt, incarnation=incarnation, failure=failure, message=message)
     await life.patch("ConfigMap", f"{JOB}-progress", {"data": {"progress": document}})
 
 
-def _end(attempt: int, state: str, failure: str | None = None) -> Act:
+async def remove_pod(life: Life, role: str, attempt: int, incarnation: int = 1) -> None:
+    name = pod_name(role, attempt, incarnation)
+    request = Request("delete", "Pod", _path("Pod", life.namespace, name), (), {"gracePeriodSeconds": 0})
+    await life.cluster._ask(request, "delete Pod")
+
+
+def end(attempt: int, state: str, failure: str | None = None, *, incarnation: int = 1) -> Act:
     async def act(life: Life) -> None:
-        await _report(life, attempt, state, failure)
-        pod = await life.cluster.get("Pod", life.namespace, f"{JOB}-a{attempt}-head")
-        assert pod is not None
-        body = {"gracePeriodSeconds": 0}
-        path = _path("Pod", life.namespace, pod["metadata"]["name"])
-        await life.cluster._ask(Request("delete", "Pod", path, (), body), "delete Pod")
+        """The supervisor's last word, and its pod."""
+        await report(life, attempt, state, failure, incarnation=incarnation)
+        await remove_pod(life, "head", attempt, incarnation)
 
     return act
 
 
-async def _nothing(_: Life) -> None:
+async def nothing(_: Life) -> None:
     pass
 
 
-def _passes(seconds: float) -> Act:
+def passes(seconds: float) -> Act:
     async def act(life: Life) -> None:
         life.passed += seconds
 
     return act
 
 
-def _in(phase: str, kind: str = "", name: str = "", attempt: int = 1) -> Reached:
+def in_phase(phase: str, kind: str = "", name: str = "", attempt: int = 1) -> Reached:
     async def reached(life: Life) -> bool:
         status = await life.status()
         is_there = status.get("phase") == phase and status.get("attempt") == attempt
@@ -215,19 +229,19 @@ def _in(phase: str, kind: str = "", name: str = "", attempt: int = 1) -> Reached
     return reached
 
 
-async def _is_gone(life: Life) -> bool:
+async def is_gone(life: Life) -> bool:
     return not await life.is_there("HarborRLJob", JOB)
 
 
 STAGES = (
-    Stage("created", _nothing, _in("StartingAgentServer", "Service", f"{JOB}-agent")),
-    Stage("agent server ready", _serve, _in("Preflight", "Pod", f"{JOB}-preflight")),
-    Stage("preflight passed", _pass_preflight, _in("StartingTrainer", "RayCluster", f"{JOB}-a1")),
-    Stage("head runs", _start_head(1), _in("Running")),
-    Stage("a node is lost", _end(1, "FAILED", "infrastructure"), _in("StartingTrainer", attempt=2)),
-    Stage("the pause is over", _passes(20), _in("Preflight", "Pod", f"{JOB}-preflight", attempt=2)),
-    Stage("second preflight passed", _pass_preflight, _in("StartingTrainer", "RayCluster", f"{JOB}-a2", attempt=2)),
-    Stage("second head runs", _start_head(2), _in("Running", attempt=2)),
-    Stage("all is trained", _end(2, "SUCCEEDED"), _in("Succeeded", attempt=2)),
-    Stage("the time to live is over", _passes(20), _is_gone),
+    Stage("created", nothing, in_phase("StartingAgentServer", "Service", f"{JOB}-agent")),
+    Stage("agent server ready", serve, in_phase("Preflight", "Pod", f"{JOB}-preflight")),
+    Stage("preflight passed", pass_preflight, in_phase("StartingTrainer", "RayCluster", f"{JOB}-a1")),
+    Stage("head runs", start_head(1), in_phase("Running")),
+    Stage("a node is lost", end(1, "FAILED", "infrastructure"), in_phase("StartingTrainer", attempt=2)),
+    Stage("the pause is over", passes(20), in_phase("Preflight", "Pod", f"{JOB}-preflight", attempt=2)),
+    Stage("second preflight passed", pass_preflight, in_phase("StartingTrainer", "RayCluster", f"{JOB}-a2", attempt=2)),
+    Stage("second head runs", start_head(2), in_phase("Running", attempt=2)),
+    Stage("all is trained", end(2, "SUCCEEDED"), in_phase("Succeeded", attempt=2)),
+    Stage("the time to live is over", passes(20), is_gone),
 )
