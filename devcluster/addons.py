@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from devcluster.gobuild import KUBERAY_NAMESPACE, Binaries
+from devcluster.kwok import NODE_LABEL
 from devcluster.nodeconfig import PAUSE_IMAGE
 from devcluster.ocilayout import Layout
 from devcluster.packages import apt
@@ -86,7 +87,9 @@ def coredns_manifest(settings: Settings, *, has_upstream: bool) -> str:
 
 def local_path_manifest(settings: Settings) -> str:
     template = string.Template((MANIFESTS / "local-path.yaml").read_text())
-    return template.substitute(image=LOCAL_PATH_IMAGE, helper=SHELL_IMAGE, volumes=settings.volumes)
+    return template.substitute(
+        image=LOCAL_PATH_IMAGE, helper=SHELL_IMAGE, volumes=settings.volumes, fake_node=NODE_LABEL
+    )
 
 
 def kuberay_manifest(rendered: str, version: str = KUBERAY_VERSION) -> str:

@@ -237,7 +237,11 @@ QUEUED = Script(
 EDITED = Script(
     (
         *TO_RUNNING,
-        Stage("another agent server", _all(_edit({"agentServer": {"agentKwargs": {"maxTurns": 5}}})), _has("Deployment", 2)),
+        Stage(
+            "another agent server",
+            _all(_edit({"agentServer": {"agentKwargs": {"maxTurns": 5}}})),
+            _has("Deployment", 2),
+        ),
         Stage("it takes over", _all(_serve_all), _has("Deployment", 1)),
         Stage(
             "an edit that no attempt could begin with",
@@ -252,7 +256,9 @@ EDITED = Script(
         ),
         Stage("the agent server is ready again", _all(serve), in_phase("Preflight", "Pod", f"{JOB}-preflight", 2)),
         Stage(
-            "the preflight passed again", _all(pass_preflight), in_phase("StartingTrainer", "RayCluster", f"{JOB}-a2", 2)
+            "the preflight passed again",
+            _all(pass_preflight),
+            in_phase("StartingTrainer", "RayCluster", f"{JOB}-a2", 2),
         ),
         Stage("the second head runs", _all(start_head(2)), in_phase("Running", attempt=2)),
         Stage(
@@ -299,4 +305,3 @@ LIVES: Mapping[str, Script] = {
     "late": LATE,
     "never started": NEVER_STARTED,
 }
-

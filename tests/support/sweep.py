@@ -115,9 +115,7 @@ class Operators:
         raise AssertionError(f"the operator does not come to rest: {await self._life.status()}")
 
 
-async def live(
-    life: Life, stages: Sequence[Stage], mortal: Mortal, fatal: int = -1, *, spared: int = 0
-) -> Story:
+async def live(life: Life, stages: Sequence[Stage], mortal: Mortal, fatal: int = -1, *, spared: int = 0) -> Story:
     """`spared`: how many stages at the beginning have no fault, and no write of theirs is counted."""
     operators = Operators(life, mortal)
     await life.begin()

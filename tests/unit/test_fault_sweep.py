@@ -11,7 +11,7 @@ import pytest
 
 from support.lives import LIVES, Script
 from support.memory_api import MemoryApi
-from support.simulated_life import JOB, Life
+from support.simulated_life import Life
 from support.sweep import Fault, Mortal, Story, differences, live
 
 NAMESPACE = "research"

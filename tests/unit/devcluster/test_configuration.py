@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from devcluster import components, nodeconfig
+from devcluster import components, kwok, nodeconfig
 from devcluster.addons import coredns_manifest, kuberay_manifest, local_path_manifest
 from devcluster.bringup import configuration_files
 from devcluster.credentials import KUBECONFIGS, certificate_requests, kubeconfig
@@ -126,6 +126,16 @@ def test_local_path_is_the_default_storage_class_and_shares_one_folder() -> None
     config = json.loads(documents["ConfigMap"]["data"]["config.json"])
     assert config == {"sharedFileSystemPath": "/s/volumes"}
     assert '"$VOL_DIR"' in documents["ConfigMap"]["data"]["setup"]
+
+
+def test_no_volume_is_made_or_removed_on_a_node_that_kwok_plays() -> None:
+    """Its pods never touch a disk: each volume of a deleted claim stayed, until the disk was full."""
+    documents = {document["kind"]: document for document in yaml.safe_load_all(local_path_manifest(SETTINGS))}
+    helper = yaml.safe_load(documents["ConfigMap"]["data"]["helperPod.yaml"])
+    wanted = helper["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (expression,) = wanted["nodeSelectorTerms"][0]["matchExpressions"]
+    assert expression["operator"] == "DoesNotExist"
+    assert all(expression["key"] in node["metadata"]["labels"] for node in kwok.nodes())
 
 
 def test_kuberays_deployment_gets_our_image_and_its_other_objects_stay_as_they_are() -> None:
