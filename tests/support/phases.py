@@ -71,7 +71,7 @@ def _lose_cluster(workspace: Workspace, job: Manifest) -> None:
 
 
 WAYS: Mapping[str, Way] = {
-    "refused": Way({"model.path": "no-such-model"}, shows("Refused", "Admitted", "ModelNotFound"), "Deployment"),
+    "refused": Way({"model.path": "no-such-model"}, shows("Refused", "Admitted", "ModelNotFound"), "Service"),
     "starting-agent-server": Way(
         {"agentServer.image": NO_IMAGE},
         shows("StartingAgentServer", "AgentServerReady", "ImagePullFailed"),
