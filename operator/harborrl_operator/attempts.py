@@ -9,7 +9,7 @@ from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Cause, Reason
 from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import is_heads, is_of_known_head, successor
-from harborrl_operator.in_place import keeps_its_quota, restart_in_place
+from harborrl_operator.in_place import is_met_again, keeps_its_quota, restart_in_place
 from harborrl_operator.losses import account, caveat, kept_rollouts, trained_so_far
 from harborrl_operator.models.status import AttemptStatus, FailureCounts
 from harborrl_operator.observed import Object
@@ -26,11 +26,13 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cau
     message += caveat(draft, end)
     draft.fields["failures"], budget = _charge(draft, failure)
     is_placed = cause is not Cause.START_DEADLINE  # else the quota that it holds has no nodes for it
-    if failure == "infrastructure" and not budget.is_spent and is_placed and keeps_its_quota(draft):
+    is_wall = failure == "infrastructure" and is_met_again(draft, message, cause)
+    goes_on = failure == "infrastructure" and not budget.is_spent and not is_wall
+    if goes_on and is_placed and keeps_its_quota(draft):
         keep = successor(draft) if is_of_known_head(draft) else None
         return restart_in_place(draft, message, cause, budget, end.at, keep=keep)
     before, record = _record(draft, failure, message, cause, end.at)
-    final = _final(before, record, budget, message)
+    final = _final(before, record, budget, message, is_wall=is_wall)
     if final is not None:
         return draft.finish(final, succeeded=False, keep_cluster=draft.job.spec.retries.keep_cluster_seconds > 0)
     draft.fields.update(
@@ -59,11 +61,12 @@ def head_replaced(draft: Draft, head: Object) -> Plan:
     """KubeRay put a head in the place of a lost one: 1.5 always does, newer ones where we let them."""
     message, cause = what_befell_head(draft)
     counts, budget = _charge(draft, "infrastructure")
-    if budget.is_spent:
+    end = work_end(draft, at_latest=from_text(head["metadata"]["creationTimestamp"]))
+    said = message + caveat(draft, end)
+    if budget.is_spent or is_met_again(draft, said, cause):
         return attempt_failed(draft, "infrastructure", message, cause)
     draft.fields["failures"] = counts
-    end = work_end(draft, at_latest=from_text(head["metadata"]["creationTimestamp"]))
-    return restart_in_place(draft, message + caveat(draft, end), cause, budget, end.at, keep=head)
+    return restart_in_place(draft, said, cause, budget, end.at, keep=head)
 
 
 def what_befell_head(draft: Draft) -> tuple[str, Cause]:
@@ -117,15 +120,19 @@ def _record(
     return listed[-2] if len(listed) > 1 else None, listed[-1]
 
 
-def _final(before: AttemptStatus | None, record: AttemptStatus, budget: Budget, message: str) -> Verdict | None:
+def _final(
+    before: AttemptStatus | None, record: AttemptStatus, budget: Budget, message: str, *, is_wall: bool
+) -> Verdict | None:
     """Why no other attempt follows, None when one does."""
     if record.cause == Cause.RESTART_AT_ZERO:
         return Verdict(Reason.RESTART_AT_ZERO, message)
     reason = FINAL_REASON[budget.failure]
     if budget.is_spent and budget.limit == 1:
         return Verdict(reason, message)
+    where = "before its driver reported" if record.at_rollout is None else f"at rollout {record.at_rollout}"
+    if is_wall:
+        return Verdict(reason, f"Attempt {record.number} ended alike twice {where}; a third time would too: {message}")
     if is_same_wall(before, record):
-        where = "before its driver reported" if record.at_rollout is None else f"at rollout {record.at_rollout}"
         said = f"Attempts {record.number - 1} and {record.number} ended alike {where}; a third would too: {message}"
         return Verdict(reason, said)
     if budget.is_spent:

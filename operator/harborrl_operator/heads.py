@@ -30,8 +30,9 @@ def is_heads(trainer: TrainerStatus, fate: FateStatus | None) -> bool:
 def successor(draft: Draft) -> Object | None:
     """The live head in the place of the one that earlier passes knew."""
     head = head_pod(current_pods(draft))
-    is_new = head is not None and draft.trainer.head_pod and not is_known_head(draft.trainer, head)
-    return head if is_new else None
+    if head is None or draft.trainer.head_pod is None or is_known_head(draft.trainer, head):
+        return None
+    return head
 
 
 def is_of_known_head(draft: Draft) -> bool:

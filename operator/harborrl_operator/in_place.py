@@ -6,7 +6,7 @@ A RayCluster that is deleted gives its quota to whoever waits, and its successor
 
 from datetime import datetime
 
-from harborrl_operator.budgets import Budget
+from harborrl_operator.budgets import Budget, is_same_wall
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ANNOTATION_NO_HEAD_RESTART, Cause, Reason
 from harborrl_operator.draft import Draft, Plan
@@ -27,6 +27,27 @@ def keeps_its_quota(draft: Draft) -> bool:
     if cluster is None or is_terminating(cluster) or cluster["spec"].get("suspend"):
         return False
     return bool(queue_of(cluster)) and annotations(cluster).get(ANNOTATION_NO_HEAD_RESTART) != "true"
+
+
+def is_met_again(draft: Draft, message: str, cause: Cause) -> bool:
+    """Whether this end is the wall that the attempt's last restart ran into: one more would meet it too."""
+    attempts: list[AttemptStatus] = draft.value("attempts")
+    before = attempts[-1].last_restart if attempts and attempts[-1].number == draft.attempt else None
+    if before is None:
+        return False
+    now = RestartStatus(cause=cause.value, message=message[:512], at_rollout=trained_so_far(draft))
+    return is_same_wall(_as_ended(before), _as_ended(now))
+
+
+def _as_ended(restart: RestartStatus) -> AttemptStatus:
+    return AttemptStatus(
+        number=0,
+        started_at="",
+        failure_class="infrastructure",
+        cause=restart.cause,
+        message=restart.message,
+        at_rollout=restart.at_rollout,
+    )
 
 
 def restart_in_place(

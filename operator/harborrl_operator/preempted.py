@@ -35,7 +35,9 @@ def note_unseen_preemption(draft: Draft) -> None:
     if not was_preempted_unseen(draft):
         return
     account(draft, work_end(draft).at)
-    released = draft.job.status.incarnation or 0
+    released, report = draft.job.status.incarnation or 0, draft.progress
+    if report is not None and report.driver.state == "STOPPED":
+        released = max(released, report.incarnation)  # it was taken as well, before a pass heard of it
     draft.update_trainer(**NO_HEAD, released_incarnation=released, driver_state=None, running_since=None, fate=None)
     draft.fields["suspension"] = None
 

@@ -8,7 +8,7 @@ from harborrl_operator.draft import Plan
 from harborrl_operator.models import HarborRLJob, JobStatus
 from harborrl_operator.observed import Observed
 from support import hrl
-from support.hrl import condition, decide, deleted, then
+from support.hrl import condition, decide, deleted, message, then
 
 LOST = hrl.progress("FAILED", failure="infrastructure", message="NCCL")
 
@@ -230,3 +230,33 @@ def test_an_attempt_that_restarted_and_then_succeeded_did_not_fail() -> None:
     assert (record.outcome, record.failure_class, record.cause, record.message) == ("Succeeded", None, None, "")
     assert record.last_restart is not None
     assert (record.last_restart.cause, record.last_restart.message) == ("DriverFailed", "NCCL")
+
+
+class TestTheSameWallWithinAQuota:
+    def failed(self, of: HarborRLJob, incarnation: int, trained: int = 1, words: str = "CUDA out of memory") -> Plan:
+        changes = {"driver.cause": "OutOfMemory", "rollout.trained": trained}
+        state: dict[str, Any] = {"incarnation": incarnation, "failure": "infrastructure", "message": words}
+        pods = (pod("head", f"h{incarnation}"), pod("worker", f"w{incarnation}"))
+        started = hrl.progress(changes={"rollout.trained": trained}, incarnation=incarnation)
+        runs = then(of, decide(of, running(of, progress=started, trainer_pods=pods), after=100 * incarnation))
+        report = hrl.progress("FAILED", changes, **state)
+        return decide(runs, running(runs, progress=report, trainer_pods=pods), after=100 * incarnation + 50)
+
+    def test_ends_the_job_at_the_second_time(self) -> None:
+        first = self.failed(job(), 1)
+        assert restarts(first) == 1
+        second = self.failed(then(job(), first), 2)
+        assert condition(second, "Failed") == ("True", "InfrastructureFailure")
+        assert "ended alike twice at rollout 1" in message(second, "Failed")
+        assert "RayCluster/quickstart-a1" in deleted(second)
+
+    def test_is_none_further_on_or_with_other_words(self) -> None:
+        first = then(job(), self.failed(job(), 1))
+        assert restarts(self.failed(first, 2, trained=2)) == 2
+        assert restarts(self.failed(first, 2, words="host memory is full")) == 2
+
+    def test_is_none_of_the_infrastructure_itself(self) -> None:
+        before = begun()
+        first = then(before, decide(before, running(before, progress=LOST), after=60))
+        again = hrl.progress("FAILED", incarnation=2, failure="infrastructure", message="NCCL")
+        assert restarts(decide(first, running(first, progress=again), after=120)) == 2
