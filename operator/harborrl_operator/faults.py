@@ -7,7 +7,7 @@ from pathlib import Path
 from harborrl_operator.clock import to_text
 from harborrl_operator.conditions import Conditions
 from harborrl_operator.constants import ConditionType, Reason
-from harborrl_operator.errors import ClusterError, UnsupportedFieldError
+from harborrl_operator.errors import ClusterError, NameTakenError, UnsupportedFieldError
 from harborrl_operator.models import JobStatus
 
 
@@ -47,7 +47,7 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     conditions = Conditions([*carried, *settled], after.observed_generation, to_text(now))
     for error in reversed(failures):
         message = f"The API server refused to {error}. It is tried again; correct what it names."
-        if isinstance(error, UnsupportedFieldError):
+        if isinstance(error, UnsupportedFieldError | NameTakenError):
             message = f"Not sent: {error}. It is tried again."
         if error.action == "list RayCluster" and error.is_absent:
             message += " Is KubeRay installed?"
@@ -59,6 +59,8 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
 
 
 def _reason(error: ClusterError) -> Reason:
+    if isinstance(error, NameTakenError):
+        return Reason.NAME_TAKEN
     return Reason.UNKNOWN_TO_KUBERAY if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
 
 
@@ -67,6 +69,8 @@ _ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace", "Network
 
 
 def _concerned(error: ClusterError) -> ConditionType:
+    if isinstance(error, NameTakenError):
+        return ConditionType.ADMITTED
     kind = error.action.split()[1]
     if kind == "RayCluster":
         return ConditionType.TRAINER_READY
