@@ -38,9 +38,12 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     """`after` with what the API server refused, in the condition of the part that it concerns.
 
     Transition times go by `before`: a refusal that lasts must not look new in every pass, or each pass would write.
+    After the end the verdict stays, and TrainerReady says what could not be released.
     """
-    if not failures or after.finished_at:
+    if not failures:
         return after
+    if after.finished_at:
+        return _still_held(before, after, failures, now)
     concerned = {_concerned(error) for error in failures}
     carried = [condition for condition in before.conditions if condition.type in concerned]
     settled = [condition for condition in after.conditions if condition.type not in concerned]
@@ -56,6 +59,15 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     return after.model_copy(
         update={"conditions": conditions.listed(), "reason": _reason(failures[0]).value, "message": first[:256]}
     )
+
+
+def _still_held(before: JobStatus, after: JobStatus, failures: list[ClusterError], now: datetime) -> JobStatus:
+    conditions = Conditions(before.conditions, after.observed_generation, to_text(now))
+    said = f"The API server refused to {'; to '.join(map(str, failures))}. It is tried again; until then this is held."
+    conditions.set(ConditionType.TRAINER_READY, "False", Reason.APPLY_FAILED, said)
+    held = next(one for one in conditions.listed() if one.type is ConditionType.TRAINER_READY)
+    settled = [held if one.type is held.type else one for one in after.conditions]
+    return after.model_copy(update={"conditions": settled})
 
 
 def _reason(error: ClusterError) -> Reason:
