@@ -75,6 +75,18 @@ def test_an_unreadable_spec_names_each_field() -> None:
         parse_job(raw)
 
 
+def test_a_phase_and_an_outcome_of_a_newer_operator_do_not_stop_its_jobs() -> None:
+    ended = {"number": 1, "startedAt": hrl.ago(60), "finishedAt": hrl.ago(1), "outcome": "Preempted"}
+    going = {"number": 2, "startedAt": hrl.ago(1), "outcome": "Migrating"}
+    written = {"phase": "Migrating", "attempt": 2, "attempts": [ended, going]}
+    meta = {"namespace": "research", "name": "quickstart", "uid": hrl.UID, "generation": 1}
+    job = parse_job({"metadata": meta, "spec": hrl.QUICKSTART_SPEC, "status": written})
+    assert [attempt.outcome for attempt in job.status.attempts] == ["Failed", "Running"]
+    assert (
+        hrl.decide(job, hrl.running_world(job, attempt=2, progress=hrl.progress(attempt=2))).status.phase == "Running"
+    )
+
+
 def test_a_status_of_a_newer_operator_does_not_stop_the_job() -> None:
     job = hrl.job()
     status = hrl.decide(job, hrl.world()).status.model_dump(by_alias=True, mode="json")
