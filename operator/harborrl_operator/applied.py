@@ -41,6 +41,10 @@ class Applied:
         longest = RESYNC_WATCHED_SECONDS if thing["kind"] in WATCHED else RESYNC_SECONDS
         return (now - entry.at).total_seconds() < longest
 
+    def knows(self, thing: Mapping[str, Any]) -> bool:
+        """Whether the object of this name was ours when last heard of."""
+        return _key(thing) in self._entries
+
     def note(self, thing: Mapping[str, Any], stored: Mapping[str, Any], now: datetime) -> None:
         """`thing` was applied, `stored` is what the API server made of it."""
         self._entries[_key(thing)] = _Entry(_digest(thing), version_of(stored), now)

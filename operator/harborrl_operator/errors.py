@@ -46,3 +46,15 @@ class UnsupportedFieldError(ClusterError):
             f"the installed KubeRay does not know {named}. Update KubeRay's CRDs (`helm upgrade` does not), or take the"
             " field out of trainer.podOverrides",
         )
+
+
+class NameTakenError(ClusterError):
+    """An object that no job made bears the name of a child."""
+
+    def __init__(self, kind: str, namespace: str, name: str) -> None:
+        super().__init__(
+            f"apply {kind} {name}",
+            409,
+            f"in namespace {namespace} there is one that no HarborRLJob made. Give the job another name, or remove"
+            " what is in the way",
+        )

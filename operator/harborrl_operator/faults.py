@@ -7,7 +7,7 @@ from pathlib import Path
 from harborrl_operator.clock import to_text
 from harborrl_operator.conditions import Conditions
 from harborrl_operator.constants import ConditionType, Reason
-from harborrl_operator.errors import ClusterError, UnsupportedFieldError
+from harborrl_operator.errors import ClusterError, NameTakenError, UnsupportedFieldError
 from harborrl_operator.models import JobStatus
 
 
@@ -38,16 +38,19 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     """`after` with what the API server refused, in the condition of the part that it concerns.
 
     Transition times go by `before`: a refusal that lasts must not look new in every pass, or each pass would write.
+    After the end the verdict stays, and TrainerReady says what could not be released.
     """
-    if not failures or after.finished_at:
+    if not failures:
         return after
+    if after.finished_at:
+        return _still_held(before, after, failures, now)
     concerned = {_concerned(error) for error in failures}
     carried = [condition for condition in before.conditions if condition.type in concerned]
     settled = [condition for condition in after.conditions if condition.type not in concerned]
     conditions = Conditions([*carried, *settled], after.observed_generation, to_text(now))
     for error in reversed(failures):
         message = f"The API server refused to {error}. It is tried again; correct what it names."
-        if isinstance(error, UnsupportedFieldError):
+        if isinstance(error, UnsupportedFieldError | NameTakenError):
             message = f"Not sent: {error}. It is tried again."
         if error.action == "list RayCluster" and error.is_absent:
             message += " Is KubeRay installed?"
@@ -58,7 +61,18 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
     )
 
 
+def _still_held(before: JobStatus, after: JobStatus, failures: list[ClusterError], now: datetime) -> JobStatus:
+    conditions = Conditions(before.conditions, after.observed_generation, to_text(now))
+    said = f"The API server refused to {'; to '.join(map(str, failures))}. It is tried again; until then this is held."
+    conditions.set(ConditionType.TRAINER_READY, "False", Reason.APPLY_FAILED, said)
+    held = next(one for one in conditions.listed() if one.type is ConditionType.TRAINER_READY)
+    settled = [held if one.type is held.type else one for one in after.conditions]
+    return after.model_copy(update={"conditions": settled})
+
+
 def _reason(error: ClusterError) -> Reason:
+    if isinstance(error, NameTakenError):
+        return Reason.NAME_TAKEN
     return Reason.UNKNOWN_TO_KUBERAY if isinstance(error, UnsupportedFieldError) else Reason.APPLY_FAILED
 
 
@@ -67,6 +81,8 @@ _ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace", "Network
 
 
 def _concerned(error: ClusterError) -> ConditionType:
+    if isinstance(error, NameTakenError):
+        return ConditionType.ADMITTED
     kind = error.action.split()[1]
     if kind == "RayCluster":
         return ConditionType.TRAINER_READY

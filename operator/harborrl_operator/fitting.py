@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from harborrl_operator.allowed import if_allowed
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.errors import ClusterError, UnsupportedFieldError
+from harborrl_operator.errors import UnsupportedFieldError
 from harborrl_operator.models.status import Adjustment
 from harborrl_operator.probe import fit, schema_of
 
@@ -18,15 +19,10 @@ async def fit_ray_cluster(cluster: Cluster, manifest: Mapping[str, Any]) -> tupl
     CRDs sends the manifest whole: the API server judges every RayCluster strictly as well.
     """
     version = str(manifest["apiVersion"]).rpartition("/")[2]
-    try:
-        crd = await cluster.get("CustomResourceDefinition", None, CRD)
-    except ClusterError as error:
-        if not error.is_refusal:
-            raise
-        return dict(manifest), []
+    crd = await if_allowed(cluster.get("CustomResourceDefinition", None, CRD), None)
     schema = schema_of(crd, version) if crd is not None else None
     if schema is None:
-        return dict(manifest), []  # nothing is served under this name: the apply says so
+        return dict(manifest), []  # not ours to read, or nothing is served under this name: the create says so
     fitted = fit(schema, manifest)
     if fitted.missing:
         raise UnsupportedFieldError(f"apply RayCluster {manifest['metadata']['name']}", fitted.missing)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from harborrl_operator.allowed import if_allowed
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, LABEL_WORKLOAD_OWNER, Role
-from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
@@ -31,12 +31,13 @@ from harborrl_operator.workloads import is_gated, is_held_back, words
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names, selector = job.namespace, job.names, f"{LABEL_JOB}={job.name}"
+    sandboxes_in = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
     all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.find("Deployment", namespace, selector),
         cluster.get("Service", namespace, names.agent),
-        _if_allowed(cluster, "Namespace", None, job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace),
+        if_allowed(cluster.get("Namespace", None, sandboxes_in), None),
     )
     pods, rays, deployments = (_all_of(job, things) for things in (all_pods, all_rays, all_deployments))
     named = [] if rays else await _named(cluster, job)
@@ -66,16 +67,6 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         **references,
         **await _held(cluster, namespace, rays, pods, now),
     )
-
-
-async def _if_allowed(cluster: Cluster, kind: str, namespace: str | None, name: str) -> Object | None:
-    """None also where we may not look: an operator that serves a list of namespaces sees nothing beyond them."""
-    try:
-        return await cluster.get(kind, namespace, name)
-    except ClusterError as error:
-        if error.is_refusal:
-            return None
-        raise
 
 
 def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
@@ -143,7 +134,7 @@ async def _network(cluster: Cluster, job: HarborRLJob) -> dict[str, Any]:
     """The job's policies, and where the API server listens: it keeps an EndpointSlice of its own under this name."""
     found, endpoints = await asyncio.gather(
         cluster.find("NetworkPolicy", job.namespace, f"{LABEL_JOB}={job.name}"),
-        _if_allowed(cluster, "EndpointSlice", "default", "kubernetes"),
+        if_allowed(cluster.get("EndpointSlice", "default", "kubernetes"), None),
     )
     policies = tuple(policy for policy in found if _is_of(policy, job))
     return {"network_policies": policies, "api_server": _addresses(endpoints or {})}
@@ -193,11 +184,8 @@ async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object])
         return {}
     selector = f"{LABEL_WORKLOAD_OWNER} in ({','.join(held[:MOST_HELD])})"
     for kind in WORKLOADS:
-        try:
-            found = await cluster.find(kind, namespace, selector)
-        except ClusterError as error:
-            if not error.is_refusal:
-                raise
+        found = await if_allowed(cluster.find(kind, namespace, selector), None)
+        if found is None:
             continue  # not served, or not ours to read: the job waits all the same, and says less about it
         return {labels(workload)[LABEL_WORKLOAD_OWNER]: workload for workload in found}
     return {}

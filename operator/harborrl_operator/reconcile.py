@@ -22,6 +22,7 @@ from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
 from harborrl_operator.observed import Object, Observed, is_terminating, name_of
+from harborrl_operator.ownership import refuse_strangers
 from harborrl_operator.plan import plan
 from harborrl_operator.transitions import transitions
 from harborrl_operator.unreadable import unreadable_status
@@ -135,6 +136,8 @@ class Reconciler:
     async def _bring(self, thing: dict[str, Any], job: HarborRLJob) -> None:
         if thing["kind"] not in CREATED_ONCE:
             if not self.applied.holds(thing, self._now()):
+                if not self.applied.knows(thing):
+                    await refuse_strangers(self._cluster, thing)
                 self.applied.note(thing, await self._cluster.apply(thing), self._now())
             return
         try:

@@ -54,7 +54,7 @@ def _kept(draft: Draft, until: datetime) -> JobStatus:
 
 def _released(draft: Draft) -> JobStatus:
     ready = draft.conditions.get(ConditionType.TRAINER_READY)
-    if ready is None or ready.reason != Reason.KEPT_FOR_DEBUGGING:
+    if ready is None or ready.reason not in (Reason.KEPT_FOR_DEBUGGING, Reason.APPLY_FAILED):
         return draft.job.status
     draft.set(ConditionType.TRAINER_READY, "False", Reason.RELEASED, "Released: the job has finished.")
     return draft.job.status.model_copy(update={"conditions": draft.conditions.listed()})

@@ -36,7 +36,7 @@ class Runtime:
         self.queue = WorkQueue(self._pass)
         self.liveness = Liveness(time.monotonic)
         self.jobs = JobBook()
-        self._sweep_wanted = asyncio.Event()
+        self._sweep_wanted, self._hung_wanted = asyncio.Event(), asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         """Each should run until `drain`; one that ends by itself is a fault."""
 
@@ -44,6 +44,7 @@ class Runtime:
         self.tasks = [
             asyncio.create_task(self.queue.run(), name="queue"),
             asyncio.create_task(self._every(SWEEP_SECONDS, self._sweep, self._sweep_wanted), name="sweeper"),
+            asyncio.create_task(self._every(SWEEP_SECONDS, self._end_hung, self._hung_wanted), name="hung servers"),
             asyncio.create_task(self._every(BEAT_SECONDS, self._beat), name="heartbeat"),
         ]
 
@@ -68,6 +69,7 @@ class Runtime:
 
     def sweep_soon(self) -> None:
         self._sweep_wanted.set()
+        self._hung_wanted.set()
 
     def fault(self) -> str | None:
         """What is wrong with this process, None when all is well."""
@@ -96,6 +98,8 @@ class Runtime:
 
     async def _sweep(self) -> None:
         await sweep(self._cluster, self._settings)
+
+    async def _end_hung(self) -> None:
         await end_hung_servers(self._cluster, self._settings, datetime.now(UTC))
 
     async def _beat(self) -> None:

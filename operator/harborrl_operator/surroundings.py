@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from harborrl_operator.allowed import if_allowed
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import KIND
-from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, InvalidJobError, Settings, parse_job
 from harborrl_operator.observed import Object, Surroundings, name_of, pod_phase
 
@@ -56,9 +56,4 @@ def _parsed(raw: Object) -> HarborRLJob | None:
 
 async def _readable(cluster: Cluster, kind: str, namespace: str | None) -> list[dict[str, object]]:
     """Nothing where the operator's rights end: these reads make a verdict better, they are no condition for one."""
-    try:
-        return await cluster.find_shared(kind, namespace)
-    except ClusterError as error:
-        if error.is_refusal:
-            return []
-        raise
+    return await if_allowed(cluster.find_shared(kind, namespace), [])

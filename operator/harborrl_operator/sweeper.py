@@ -11,6 +11,7 @@ killed cannot, and its successor is another pod and may not judge it.
 import logging
 
 from harborrl_operator import metrics
+from harborrl_operator.allowed import if_allowed
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import (
     KIND,
@@ -30,10 +31,13 @@ logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
 
+_CLOSED: Object = {}
+"""In the place of a job that we may not read."""
+
 
 async def sweep(cluster: Cluster, settings: Settings) -> int:
-    """Number of objects removed. Raises ClusterError when the API server does not answer."""
-    removed = 0
+    """Number of objects removed. Raises the first ClusterError once the round is over: one object holds up no other."""
+    removed, errors = 0, list[ClusterError]()
     # Only the chart's sandbox namespace is ours to look into when we serve a list of namespaces.
     within = settings.sandbox_namespace if settings.namespaces else None
     for kind, selector, loss_of in (
@@ -41,27 +45,41 @@ async def sweep(cluster: Cluster, settings: Settings) -> int:
         ("RoleBinding", f"{LABEL_MANAGED_BY}={MANAGED_BY},{LABEL_JOB_NAMESPACE}", _loss_of_binding),
     ):
         for thing in await cluster.find(kind, within, selector):
-            loss = await loss_of(cluster, thing, settings)
-            if loss:
-                meta = thing["metadata"]
-                await cluster.delete(kind, meta["namespace"], name_of(thing), meta["uid"])
-                logger.info("removed %s %s/%s: %s", kind, meta["namespace"], name_of(thing), loss)
-                metrics.SWEPT.labels(kind).inc()
-                removed += 1
+            try:
+                loss = await loss_of(cluster, thing, settings)
+                if loss:
+                    await _remove(cluster, kind, thing, loss)
+                    removed += 1
+            except ClusterError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
     return removed
 
 
-async def _loss_of_anchor(cluster: Cluster, anchor: Object, _: Settings) -> str:
+async def _remove(cluster: Cluster, kind: str, thing: Object, loss: str) -> None:
+    meta = thing["metadata"]
+    await cluster.delete(kind, meta["namespace"], name_of(thing), meta["uid"])
+    logger.info("removed %s %s/%s: %s", kind, meta["namespace"], name_of(thing), loss)
+    metrics.SWEPT.labels(kind).inc()
+
+
+async def _loss_of_anchor(cluster: Cluster, anchor: Object, settings: Settings) -> str:
     """What the anchor has lost; empty while all is there.
 
-    Read live, never from a cache: a wrong answer would kill the sandboxes of a running job.
+    Read live, never from a cache: a wrong answer would kill the sandboxes of a running job. So where we may not look
+    the anchor stays: a Role that an upgrade takes away for a moment and a namespace that is gone answer alike.
     """
     owner = labels(anchor)
     namespace, name, uid = owner.get(LABEL_JOB_NAMESPACE), owner.get(LABEL_JOB), owner.get(LABEL_JOB_UID)
-    if not (namespace and name and uid):
-        logger.debug("anchor %s names no job; left alone", name_of(anchor))
+    is_served = not settings.namespaces or namespace in settings.namespaces
+    if not (namespace and name and uid and is_served):
+        logger.debug("anchor %s names no job of ours; left alone", name_of(anchor))
         return ""
-    job = await cluster.get(KIND, namespace, name)
+    asked = cluster.get(KIND, namespace, name)
+    job = await (if_allowed(asked, _CLOSED) if settings.namespaces else asked)
+    if job is _CLOSED:
+        return ""
     if job is None or job["metadata"]["uid"] != uid:
         return "its job is gone"
     if (job.get("status") or {}).get("finishedAt"):

@@ -33,7 +33,6 @@ NO_CALLS = {
     ("bind", "clusterroles.rbac.authorization.k8s.io"): "asked by the API server when a binding is made",
     ("update", "harborrljobs.harborrl.dev/finalizers"): "asked by OwnerReferencesPermissionEnforcement",
     ("create", "leases.coordination.k8s.io"): "for an installation whose Lease somebody deleted",
-    ("get", "deployments.apps"): "whether the name is taken (tests/api/test_operator.py)",
     ("list", "workloads.kueue.x-k8s.io"): "read only while Kueue holds something back (tests/unit/test_fitting.py)",
     ("delete", "networkpolicies.networking.k8s.io"): "when policies are switched off under a running job",
     ("get", "pods"): "the agent server of an anchor (tests/api/test_operator.py), and a name that is taken",

@@ -1,8 +1,11 @@
 """Whole passes over a cluster in memory: what cannot be read and what is refused ends in a condition."""
 
+import copy
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, override
+
+import pytest
 
 from harborrl_operator.errors import ClusterError
 from harborrl_operator.reconcile import RETRY_SECONDS, Reconciler
@@ -43,3 +46,40 @@ async def test_a_spec_of_another_version_is_named_field_by_field_and_shortly() -
     assert "spec.trainer.field0: Extra inputs are not permitted" in said["message"]
     assert len(said["message"]) <= 1024
     assert len(cluster.job["status"]["message"]) <= 256
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("NetworkPolicy", "quickstart-deny"),
+        ("PodDisruptionBudget", "quickstart-trainer"),
+        ("Role", "harborrl-supervisor-quickstart"),
+        ("RoleBinding", "harborrl-supervisor-quickstart"),
+        ("Deployment", f"quickstart-agent-{hrl.agent_version(hrl.job())}"),
+    ],
+)
+async def test_an_object_of_the_platform_is_not_taken_over_whatever_its_kind(kind: str, name: str) -> None:
+    cluster = MemoryCluster()
+    cluster.put(kind, "research", name, {"metadata": {"labels": {"team": "platform"}}, "spec": {"mine": True}})
+    before = copy.deepcopy(cluster.objects[kind, "research", name])
+    await a_pass(cluster)
+    assert cluster.objects[kind, "research", name] == before
+    assert cluster.condition("Admitted")["reason"] == "NameTaken"
+    assert f"{kind} {name}" in cluster.condition("Admitted")["message"]
+
+
+async def test_what_is_known_to_be_the_jobs_is_not_looked_at_again() -> None:
+    class Counting(MemoryCluster):
+        looks = 0
+
+        @override
+        async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
+            self.looks += kind == "NetworkPolicy"
+            return await super().get(kind, namespace, name)
+
+    cluster = Counting()
+    reconciler = Reconciler(cluster, hrl.SETTINGS, lambda: NOW)
+    await reconciler.reconcile("research", "quickstart")
+    once = cluster.looks
+    await reconciler.reconcile("research", "quickstart")
+    assert (once > 0, cluster.looks) == (True, once)

@@ -12,6 +12,7 @@ from harborrl_operator.faults import with_failures
 from harborrl_operator.liveness import LONGEST_AGE_SECONDS, LONGEST_SILENCE_SECONDS, WATCHED, Liveness, heartbeat
 from harborrl_operator.models import InvalidJobError, parse_job
 from harborrl_operator.reconcile import Reconciler
+from harborrl_operator.transitions import transitions
 from support import hrl
 
 LATER = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
@@ -47,13 +48,43 @@ def test_a_refusal_that_lasts_writes_the_same_status_each_time() -> None:
 def test_a_finished_verdict_is_not_overwritten_by_a_refused_deletion() -> None:
     job = hrl.job()
     finished = hrl.decide(job, hrl.running_world(job, progress=hrl.progress("SUCCEEDED"))).status
-    assert with_failures(job.status, finished, [QUOTA], LATER) == finished
+    told = with_failures(job.status, finished, [QUOTA], LATER)
+    assert (told.phase, told.reason, told.message) == (finished.phase, finished.reason, finished.message)
+    others = [[one for one in status.conditions if one.type != "TrainerReady"] for status in (told, finished)]
+    assert others[0] == others[1]
+
+
+def test_a_cluster_that_cannot_be_deleted_after_the_end_is_said_once_and_said_to_be_gone_when_it_is() -> None:
+    job = hrl.job()
+    refusal = ClusterError("delete RayCluster quickstart-a1", 403, "a webhook denied it")
+    ended = hrl.decide(job, hrl.running_world(job, progress=hrl.progress("SUCCEEDED")))
+    told = with_failures(job.status, ended.status, [refusal], hrl.NOW)
+    held = next(one for one in told.conditions if one.type == "TrainerReady")
+    assert (held.status, held.reason) == ("False", "ApplyFailed")
+    assert "refused to delete RayCluster quickstart-a1: a webhook denied it" in held.message
+    assert ("Warning", "ApplyFailed") in {(one.kind, one.reason) for one in transitions(ended.status, told)}
+    over = hrl.job(status=told)
+    again = hrl.decide(over, hrl.running_world(job), after=60)
+    assert with_failures(told, again.status, [refusal], LATER) == told
+    assert hrl.condition(again, "TrainerReady") == ("False", "Released")
 
 
 def test_an_unreadable_spec_names_each_field() -> None:
     raw = {"metadata": {"namespace": "n", "name": "x", "uid": "u"}, "spec": {"data": {}, "oops": 1}}
     with pytest.raises(InvalidJobError, match=r"spec\.model: Field required.*spec\.oops"):
         parse_job(raw)
+
+
+def test_a_phase_and_an_outcome_of_a_newer_operator_do_not_stop_its_jobs() -> None:
+    ended = {"number": 1, "startedAt": hrl.ago(60), "finishedAt": hrl.ago(1), "outcome": "Preempted"}
+    going = {"number": 2, "startedAt": hrl.ago(1), "outcome": "Migrating"}
+    written = {"phase": "Migrating", "attempt": 2, "attempts": [ended, going]}
+    meta = {"namespace": "research", "name": "quickstart", "uid": hrl.UID, "generation": 1}
+    job = parse_job({"metadata": meta, "spec": hrl.QUICKSTART_SPEC, "status": written})
+    assert [attempt.outcome for attempt in job.status.attempts] == ["Failed", "Running"]
+    assert (
+        hrl.decide(job, hrl.running_world(job, attempt=2, progress=hrl.progress(attempt=2))).status.phase == "Running"
+    )
 
 
 def test_a_status_of_a_newer_operator_does_not_stop_the_job() -> None:

@@ -41,10 +41,10 @@ app.kubernetes.io/component: operator
   verbs: [create, patch]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [list, create, patch, delete]
+  verbs: [get, list, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims, namespaces]
   verbs: [get]
@@ -58,7 +58,7 @@ app.kubernetes.io/component: operator
 # A Role may give no more than the operator holds: of these rules, the one on configmaps.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 # It hands out these roles and no other, without holding their rights itself.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]

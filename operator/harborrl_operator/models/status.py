@@ -2,9 +2,9 @@
 
 import math
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from harborrl_operator.constants import ConditionType, Phase
 from harborrl_operator.models.base import Model
@@ -72,6 +72,20 @@ class RestartStatus(StatusModel):
     """Rollouts trained over the run by then; unset when its driver never reported."""
 
 
+def _known_phase(phase: Any) -> Any:
+    """A phase of a newer operator counts as none: every pass says it anew, from what is there."""
+    return phase if not isinstance(phase, str) or phase in set(Phase) else Phase.PENDING
+
+
+def _known_outcome(outcome: Any, info: ValidationInfo) -> Any:
+    if not isinstance(outcome, str) or outcome in get_args(Outcome):
+        return outcome
+    return "Failed" if info.data.get("finished_at") else "Running"
+
+
+Outcome = Literal["Running", "Succeeded", "Failed"]
+
+
 class AttemptStatus(StatusModel):
     """One RayCluster and how it ended."""
 
@@ -81,7 +95,7 @@ class AttemptStatus(StatusModel):
     """When its record was opened."""
     finished_at: str | None = None
     """When it ended; absent while it goes on."""
-    outcome: Literal["Running", "Succeeded", "Failed"] = "Running"
+    outcome: Annotated[Outcome, BeforeValidator(_known_outcome)] = "Running"
     """How it ended, or `Running`."""
     failure_class: str | None = None
     """`configuration`, `infrastructure`, `application` or `storage`: decides whether another attempt follows."""
@@ -316,7 +330,7 @@ class JobStatus(StatusModel):
 
     observed_generation: int = 0
     """`metadata.generation` that the last pass looked at."""
-    phase: Phase = Phase.PENDING
+    phase: Annotated[Phase, BeforeValidator(_known_phase)] = Phase.PENDING
     """One word for people (docs/conditions.md); programs read the conditions."""
     reason: str = ""
     """Reason of what the job waits for or how it ended."""
