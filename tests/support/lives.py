@@ -28,7 +28,7 @@ from support.simulated_life import (
 )
 
 BETWEEN_SECONDS = 5.0
-"""From one thing that happens to the next one: what is told apart by an object's age is seconds apart, as in a cluster."""
+"""From one thing that happens to the next: what is told apart by an object's age is seconds apart, as in a cluster."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Script:
     """Of the spec, by dotted path."""
     spared: int = 3
     """Stages at the beginning that are as in the native life, where they are swept."""
+    beside: frozenset[str] = frozenset()
+    """Fields that a fault may change."""
 
 
 def _all(*acts: Act) -> Act:
@@ -237,7 +239,11 @@ QUEUED = Script(
 EDITED = Script(
     (
         *TO_RUNNING,
-        Stage("another agent server", _all(_edit({"agentServer": {"agentKwargs": {"maxTurns": 5}}})), _has("Deployment", 2)),
+        Stage(
+            "another agent server",
+            _all(_edit({"agentServer": {"agentKwargs": {"maxTurns": 5}}})),
+            _has("Deployment", 2),
+        ),
         Stage("it takes over", _all(_serve_all), _has("Deployment", 1)),
         Stage(
             "an edit that no attempt could begin with",
@@ -252,7 +258,9 @@ EDITED = Script(
         ),
         Stage("the agent server is ready again", _all(serve), in_phase("Preflight", "Pod", f"{JOB}-preflight", 2)),
         Stage(
-            "the preflight passed again", _all(pass_preflight), in_phase("StartingTrainer", "RayCluster", f"{JOB}-a2", 2)
+            "the preflight passed again",
+            _all(pass_preflight),
+            in_phase("StartingTrainer", "RayCluster", f"{JOB}-a2", 2),
         ),
         Stage("the second head runs", _all(start_head(2)), in_phase("Running", attempt=2)),
         Stage(
@@ -288,6 +296,8 @@ NEVER_STARTED = Script(
         _TTL,
     ),
     made=(f"{JOB}-a1",),
+    # The last obstacle is told as the pass finds it that ends the job, and the one before has begun to release.
+    beside=frozenset({"conditions", "message"}),
 )
 
 LIVES: Mapping[str, Script] = {
@@ -299,4 +309,3 @@ LIVES: Mapping[str, Script] = {
     "late": LATE,
     "never started": NEVER_STARTED,
 }
-
