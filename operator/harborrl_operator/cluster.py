@@ -14,6 +14,9 @@ from harborrl_operator.errors import ClusterError, UnansweredError
 from harborrl_operator.shared_read import SharedRead
 from harborrl_operator.transport import Answer, Request, Send, over_http
 
+PAGE = 500
+"""Objects an answer: what kubectl asks for. A page that comes too late (410) fails the pass, which is tried again."""
+
 
 @dataclass(frozen=True)
 class _Resource:
@@ -89,10 +92,17 @@ class Cluster:
     async def find(
         self, kind: str, namespace: str | None, selector: str = "", fields: str = ""
     ) -> list[dict[str, Any]]:
-        """All objects of a kind in a namespace, or in all namespaces."""
-        query = tuple(q for q in (("labelSelector", selector), ("fieldSelector", fields)) if q[1])
-        found = await self._ask(Request("list", kind, _path(kind, namespace), query), f"list {kind}")
-        return list(found["items"])
+        """All objects of a kind in a namespace, or in all namespaces; read page by page, all of one moment."""
+        asked = (("labelSelector", selector), ("fieldSelector", fields), ("limit", str(PAGE)))
+        things: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            query = tuple((name, value) for name, value in (*asked, ("continue", token)) if value)
+            found = await self._ask(Request("list", kind, _path(kind, namespace), query), f"list {kind}")
+            things += found["items"]
+            token = (found.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return things
 
     async def find_shared(self, kind: str, namespace: str | None) -> list[dict[str, Any]]:
         """As `find`, by one request for all passes that ask at about the same time; the objects are read only."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harborrl_operator.clock import to_text
 from harborrl_operator.conditions import Conditions
-from harborrl_operator.constants import ConditionType, Reason
+from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.errors import ClusterError, NameTakenError, UnsupportedFieldError
 from harborrl_operator.models import JobStatus
 
@@ -44,7 +44,7 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
         return after
     if after.finished_at:
         return _still_held(before, after, failures, now)
-    concerned = {_concerned(error) for error in failures}
+    concerned = {_concerned(error, after) for error in failures}
     carried = [condition for condition in before.conditions if condition.type in concerned]
     settled = [condition for condition in after.conditions if condition.type not in concerned]
     conditions = Conditions([*carried, *settled], after.observed_generation, to_text(now))
@@ -54,7 +54,7 @@ def with_failures(before: JobStatus, after: JobStatus, failures: list[ClusterErr
             message = f"Not sent: {error}. It is tried again."
         if error.action == "list RayCluster" and error.is_absent:
             message += " Is KubeRay installed?"
-        conditions.set(_concerned(error), "False", _reason(error), message)
+        conditions.set(_concerned(error, after), "False", _reason(error), message)
     first = f"The API server refused to {failures[0]}."
     return after.model_copy(
         update={"conditions": conditions.listed(), "reason": _reason(failures[0]).value, "message": first[:256]}
@@ -80,9 +80,12 @@ _ADMISSION = ("ConfigMap", "Pod", "PersistentVolumeClaim", "Namespace", "Network
 """Kinds on which the preflight and the checks depend."""
 
 
-def _concerned(error: ClusterError) -> ConditionType:
+def _concerned(error: ClusterError, after: JobStatus) -> ConditionType:
+    """One that the next pass judges anew: of a job that is being suspended, only this one is."""
     if isinstance(error, NameTakenError):
         return ConditionType.ADMITTED
+    if after.phase in (Phase.SUSPENDING, Phase.SUSPENDED):
+        return ConditionType.SUSPENDED
     kind = error.action.split()[1]
     if kind == "RayCluster":
         return ConditionType.TRAINER_READY

@@ -14,6 +14,7 @@ from harborrl_operator.hung_servers import end_hung_servers
 from harborrl_operator.job_book import JobBook
 from harborrl_operator.liveness import BEAT_SECONDS, Liveness, OutdatedWatchError, heartbeat, live_watchers, unwatched
 from harborrl_operator.models import Settings
+from harborrl_operator.pod_events import PodEvents
 from harborrl_operator.reconcile import Reconciler
 from harborrl_operator.scope import lets_us
 from harborrl_operator.sweeper import SWEEP_SECONDS, sweep
@@ -36,6 +37,7 @@ class Runtime:
         self.queue = WorkQueue(self._pass)
         self.liveness = Liveness(time.monotonic)
         self.jobs = JobBook()
+        self.pod_events = PodEvents()
         self._sweep_wanted, self._hung_wanted = asyncio.Event(), asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         """Each should run until `drain`; one that ends by itself is a fault."""

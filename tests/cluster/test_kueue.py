@@ -12,7 +12,7 @@ import pytest
 from support.kube import PODS, RAY_CLUSTERS, Manifest, condition, name_of, status_of
 from support.kubectl import Kubectl
 from support.queues import TO_DO, Queues, is_installed, queue_label
-from support.workspace import Workspace, example, trained
+from support.workspace import Workspace, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kueue]
 
@@ -35,14 +35,7 @@ def queues(kubectl: Kubectl, workspace: Workspace) -> Iterator[Queues]:
 
 
 def queued(queues: Queues, name: str, priority: str, changes: dict[str, Any] | None = None) -> Manifest:
-    ours = {
-        "queueName": "trainers",
-        "workloadPriorityClass": queues.name(priority),
-        "trainer.allowPartialStart": False,
-        "trainer.config.numRollout": ROLLOUTS,
-        "checkpoint": {"graceSeconds": 120},
-    }
-    return example("job.yaml", {**ours, **(changes or {})}, name=name)
+    return queues.job(name, priority, {"trainer.config.numRollout": ROLLOUTS, **(changes or {})})
 
 
 def reason(job: Manifest, kind: str = "TrainerReady") -> str:

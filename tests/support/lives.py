@@ -28,7 +28,7 @@ from support.simulated_life import (
 )
 
 BETWEEN_SECONDS = 5.0
-"""From one thing that happens to the next one: what is told apart by an object's age is seconds apart, as in a cluster."""
+"""From one thing that happens to the next: what is told apart by an object's age is seconds apart, as in a cluster."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Script:
     """Of the spec, by dotted path."""
     spared: int = 3
     """Stages at the beginning that are as in the native life, where they are swept."""
+    beside: frozenset[str] = frozenset()
+    """Fields that a fault may change."""
 
 
 def _all(*acts: Act) -> Act:
@@ -294,6 +296,8 @@ NEVER_STARTED = Script(
         _TTL,
     ),
     made=(f"{JOB}-a1",),
+    # The last obstacle is told as the pass finds it that ends the job, and the one before has begun to release.
+    beside=frozenset({"conditions", "message"}),
 )
 
 LIVES: Mapping[str, Script] = {

@@ -1,10 +1,12 @@
 """Kueue's side of a test: queues for trainers and for everything else, and two priorities, in one namespace."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from support.kube import WORKLOADS, Manifest, labels_of
 from support.kubectl import Kubectl
-from support.workspace import Workspace
+from support.workspace import Workspace, example
 
 MANAGED = "kueue.x-k8s.io/managed-namespace"
 """By this label the dev cluster's Kueue looks at a namespace (devcluster/kueue.py)."""
@@ -47,6 +49,16 @@ class Queues:
 
     def name(self, short: str) -> str:
         return f"{self.prefix}-{short}"
+
+    def job(self, name: str, priority: str, changes: Mapping[str, Any]) -> Manifest:
+        """The quickstart job in the queue that has room for one trainer."""
+        ours = {
+            "queueName": "trainers",
+            "workloadPriorityClass": self.name(priority),
+            "trainer.allowPartialStart": False,
+            "checkpoint": {"graceSeconds": 120},
+        }
+        return example("job.yaml", {**ours, **changes}, name=name)
 
     def hold(self, queue: str, *, hold: bool) -> None:
         """Whether the queue admits nothing more; what is admitted stays."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from enum import Enum
 from typing import Any
 
@@ -61,7 +61,9 @@ class Mortal:
                 self.made.append(str((request.body or {})["metadata"]["name"]))
             if is_fatal:
                 self._strike()
-                raise Killed if self.is_dead else UnansweredError("connection reset by peer")
+                if self.fault is Fault.KILLED:
+                    raise Killed
+                raise UnansweredError("connection reset by peer")
             return answer
 
         return mortal
@@ -136,18 +138,31 @@ async def live(life: Life, stages: Sequence[Stage], mortal: Mortal, fatal: int =
     return Story(images, writes, mortal.made, mortal.faults, said)
 
 
-def differences(story: Story, undisturbed: Story, stages: Sequence[Stage]) -> list[str]:
-    """Where the life went on otherwise than without a fault; events may be lost with their write, none is said twice."""
+def differences(
+    story: Story, undisturbed: Story, stages: Sequence[Stage], beside: frozenset[str] = frozenset()
+) -> list[str]:
+    """Where the life went on otherwise than without a fault.
+
+    An event may be lost with its write, and none is said twice. A condition that told of a refusal has turned since.
+    `beside`: fields that are not compared.
+    """
+    unlike = {"lastTransitionTime", *beside}
     found = [
-        f"{stage.name}: {name}{_difference(image.get(name), expected.get(name))}"
+        f"{stage.name}: {name}{_difference(was, wanted)}"
         for stage, image, expected in zip(stages, story.images, undisturbed.images, strict=True)
         for name in sorted(image.keys() | expected.keys())
-        if image.get(name) != expected.get(name)
+        if (was := _without(unlike, image.get(name))) != (wanted := _without(unlike, expected.get(name)))
     ]
     if story.made != undisturbed.made:
         found.append(f"RayClusters {story.made}")
     found += [f"said {n} times: {said}" for said, n in story.events.items() if n > max(undisturbed.events[said], 1)]
     return found
+
+
+def _without(fields: Container[str], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(fields, one) for key, one in value.items() if key not in fields}
+    return [_without(fields, one) for one in value] if isinstance(value, list) else value
 
 
 def _difference(was: Any, expected: Any) -> str:

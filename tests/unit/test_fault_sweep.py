@@ -47,11 +47,11 @@ async def test_a_life_without_a_fault_makes_its_clusters_and_says_nothing_twice(
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 @pytest.mark.parametrize("name", LIVES)
 async def test_a_write_that_fails_changes_nothing_about_the_rest_of_the_life(name: str, fault: Fault) -> None:
-    expected, faults = await undisturbed(name), 0
+    script, expected, faults = LIVES[name], await undisturbed(name), 0
     wrong: list[str] = []
     for place in range(1, max(expected.writes) + 1):
-        story = await lived(LIVES[name], Mortal(fault), place)
-        wrong += [f"write {place} of {one}" for one in differences(story, expected, LIVES[name].stages)]
+        story = await lived(script, Mortal(fault), place)
+        wrong += [f"write {place} of {one}" for one in differences(story, expected, script.stages, script.beside)]
         faults += story.faults
     assert wrong == []
     assert faults >= sum(expected.writes)

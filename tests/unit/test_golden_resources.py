@@ -1,16 +1,21 @@
 """What a job becomes, object by object, as YAML that a person can review."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import yaml
 
-from harborrl_operator.observed import Address
+from harborrl_operator import announcer
+from harborrl_operator.liveness import heartbeat
+from harborrl_operator.models import HarborRLJob
+from harborrl_operator.observed import Address, Observed
 from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources import config_maps, disruption, network, preflight, rbac, services
 from harborrl_operator.resources.agent_server import deployment
 from harborrl_operator.resources.common import storage_volumes
 from harborrl_operator.resources.ray_cluster import ray_cluster
+from harborrl_operator.transitions import transitions
 from support import golden, hrl
 
 CASES = {"quickstart": "ReadWriteOnce", "design": "ReadWriteMany", "gang": "ReadWriteMany"}
@@ -36,12 +41,45 @@ def test_a_job_becomes_exactly_these_objects(case: str, pytestconfig: pytest.Con
         "network_policies": network.policies(job, (Address("203.0.113.7/32", 6443),)),
         "disruption": disruption.budgets(job),
         "config": config_maps.job_config(job, 1),
+        "progress": config_maps.progress(job.job),
+        "request": config_maps.stop_request(job.job, "a1-i2-2026-01-01T12:00:00Z", 1, 2),
         "deployment": deployment(job, claims),
         "preflight": preflight.pod(job, 1, claims),
         "ray_cluster": ray_cluster(job, 1, claims),
     }
     for name, value in objects.items():
         golden.check(pytestconfig, f"operator/{case}/{name}.yaml", value)
+
+
+def test_the_operator_itself_writes_this_heartbeat(pytestconfig: pytest.Config) -> None:
+    golden.check(pytestconfig, "operator/heartbeat.yaml", heartbeat("harborrl-system", 1767268800))
+
+
+def test_a_life_is_told_in_exactly_these_events(pytestconfig: pytest.Config) -> None:
+    """From the first pass to a failed attempt, each as it is sent to the API server."""
+    told: list[dict[str, Any]] = []
+    job = hrl.job()
+    worlds: tuple[tuple[float, dict[str, Any]], ...] = (
+        (0, {}),
+        (60, {"deployment": hrl.deployment()}),
+        (
+            90,
+            {"deployment": hrl.deployment(), "preflight_pod": hrl.preflight_pod(job, exit_code=0, message=hrl.PASSED)},
+        ),
+    )
+    for seconds, seen in worlds:
+        job = told_by(job, hrl.world(**seen), seconds, told)
+    job = told_by(job, hrl.running_world(job, progress=hrl.progress()), 120, told)
+    lost = hrl.progress("FAILED", failure="infrastructure", message="NCCL watchdog: a peer is gone")
+    told_by(job, hrl.running_world(job, progress=lost), 150, told)
+    golden.check(pytestconfig, "operator/events.yaml", told)
+
+
+def told_by(job: HarborRLJob, seen: Observed, seconds: float, told: list[dict[str, Any]]) -> HarborRLJob:
+    decided = hrl.decide(job, seen, after=seconds)
+    now = hrl.NOW + timedelta(seconds=seconds)
+    told += [announcer.event(job, one, now) for one in transitions(job.status, decided.status)]
+    return hrl.then(job, decided)
 
 
 def pods(case: str) -> list[dict[str, Any]]:

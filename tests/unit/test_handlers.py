@@ -11,13 +11,15 @@ from harborrl_operator.applied import Applied
 from harborrl_operator.constants import Role
 from harborrl_operator.handlers import child_changed
 from harborrl_operator.names import JobNames
+from harborrl_operator.pod_events import PodEvents
 
 NAMES = JobNames("research", "quickstart", "5f0c2a9e")
 
 
 async def asked_by(role: Role) -> list[tuple[str, str]]:
     keys: list[tuple[str, str]] = []
-    runtime = SimpleNamespace(queue=SimpleNamespace(add=keys.append), applied=Applied())
+    queue = SimpleNamespace(add=lambda key, _after=0.0: keys.append(key))
+    runtime = SimpleNamespace(queue=queue, applied=Applied(), pod_events=PodEvents())
     memo = kopf.Memo(runtime=runtime)
     body = {"kind": "Pod", "metadata": {"name": "x", "namespace": "research"}}
     arguments: dict[str, Any] = {
