@@ -4,8 +4,9 @@ from collections import Counter as Tally
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from harborrl_operator.constants import ConditionType, Phase
+from harborrl_operator.constants import Cause, ConditionType, Phase
 from harborrl_operator.models import JobStatus
+from harborrl_operator.models.status import LossStatus
 from harborrl_operator.transport import Answer, Request, Send
 
 REGISTRY = CollectorRegistry()
@@ -18,10 +19,10 @@ ATTEMPTS = Counter(
     ["outcome", "failure_class"],
     registry=REGISTRY,
 )
-STALLS = Counter("harborrl_stalls", "Times that a job became Stalled.", registry=REGISTRY)
+STALLS = Counter("harborrl_stalls", "Times that a job became Stalled, or was restarted for it.", registry=REGISTRY)
 GPU_HOURS_LOST = Counter(
     "harborrl_gpu_hours_lost",
-    "GPU-hours of work that failed attempts took with them.",
+    "GPU-hours of work that an end took with it: of an attempt or of an incarnation within one.",
     ["failure_class"],
     registry=REGISTRY,
 )
@@ -51,6 +52,16 @@ EVENTS = Counter(
 )
 
 
+_CLASSES = ("", "configuration", "infrastructure", "application", "storage")
+"""No class: of an end that is no failure, of a deadline, of a suspend or preemption."""
+
+# `increase()` sees nothing of a series that is born with its first count.
+for _class in _CLASSES:
+    GPU_HOURS_LOST.labels(_class)
+    for _outcome in ("Succeeded", "Failed"):
+        ATTEMPTS.labels(_outcome, _class)
+
+
 def counted(send: Send) -> Send:
     """Counts every request by its answer."""
 
@@ -72,12 +83,24 @@ def count_change(before: JobStatus, after: JobStatus) -> None:
     if is_stalled and not was_stalled:
         STALLS.inc()
     ended = {attempt.number for attempt in before.attempts if attempt.finished_at}
-    for attempt in after.attempts:
-        if attempt.finished_at and attempt.number not in ended:
-            ATTEMPTS.labels(attempt.outcome, attempt.failure_class or "").inc()
-            lost = attempt.lost_gpu_hours
-            if lost:
-                GPU_HOURS_LOST.labels(attempt.failure_class or "").inc(lost)
+    new = [attempt for attempt in after.attempts if attempt.finished_at and attempt.number not in ended]
+    for attempt in new:
+        ATTEMPTS.labels(attempt.outcome, attempt.failure_class or "").inc()
+    restarted = _restart(before, after)
+    STALLS.inc(sum(attempt.cause == Cause.STALLED for attempt in new) + (restarted == Cause.STALLED))
+    lost = (after.lost or LossStatus()).gpu_hours - (before.lost or LossStatus()).gpu_hours
+    if lost > 0:
+        by = new[-1].failure_class if new else "infrastructure" if restarted else None
+        GPU_HOURS_LOST.labels(by or "").inc(lost)
+
+
+def _restart(before: JobStatus, after: JobStatus) -> str | None:
+    """Why the pods of the current attempt were made anew within its quota, when they just were."""
+    if not after.attempts:
+        return None
+    current = after.attempts[-1]
+    counted = next((attempt.restarts for attempt in before.attempts if attempt.number == current.number), 0)
+    return current.last_restart.cause if current.restarts > counted and current.last_restart else None
 
 
 def show_jobs(phases: Tally[str]) -> None:

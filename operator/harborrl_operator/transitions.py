@@ -11,6 +11,7 @@ _BAD_REASONS = (
     Reason.CHECKPOINT_MISSED,
     Reason.RESUMED_FROM_OLDER_CHECKPOINT,
     Reason.RESUMED_WITHOUT_OPTIMIZER,
+    Reason.RESTARTING_IN_PLACE,
 )
 """Of conditions that are no trouble by themselves."""
 _BAD_PHASES = (Phase.REFUSED, Phase.FAILED)

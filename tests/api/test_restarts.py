@@ -2,12 +2,16 @@
 
 import secrets
 import subprocess
+from typing import Any
 
 import pytest
 from devcluster.controlplane import RunningControlPlane
 
 from harborrl_operator.cluster import Cluster
+from harborrl_operator.models import HarborRLJob
 from harborrl_operator.reconcile import CONFLICT_SECONDS, Reconciler
+from harborrl_operator.resolve import resolve
+from harborrl_operator.resources import rbac
 from harborrl_operator.transport import Answer, Request, Send
 from support import hrl
 from support.simulated_life import JOB, KINDS, STAGES, Life
@@ -86,10 +90,21 @@ async def test_a_pod_that_another_operator_made_meanwhile_is_left_as_it_is(life:
     assert (await life.status())["reason"] != "ApplyFailed"
 
 
-async def test_a_supervisor_may_write_its_jobs_report_and_no_other_config_map(
+def supervisor_of(namespace: str, name: str) -> list[dict[str, Any]]:
+    """Role and RoleBinding of another job's supervisor."""
+    quickstart = hrl.job(name=name)
+    job = HarborRLJob(namespace, name, quickstart.uid, 1, quickstart.spec, quickstart.status)
+    made = rbac.accounts_and_bindings(resolve(job, hrl.SETTINGS))
+    return [thing for thing in made if thing["metadata"]["name"] == job.names.supervisor_role]
+
+
+async def test_supervisors_may_write_the_reports_of_their_namespace_and_no_other_config_map(
     life: Life, bare_plane: RunningControlPlane
 ) -> None:
+    """They share one account: of two jobs in one namespace, each supervisor may write both reports (decision 0072)."""
     await walk_to_cluster(life)
+    for thing in supervisor_of(life.namespace, "other"):
+        await life.cluster.apply(thing)
     account = f"system:serviceaccount:{life.namespace}:harborrl-trainer"
 
     def may(verb: str, what: str) -> bool:
@@ -101,10 +116,12 @@ async def test_a_supervisor_may_write_its_jobs_report_and_no_other_config_map(
     assert may("patch", f"configmaps/{JOB}-progress")
     assert may("get", f"configmaps/{JOB}-progress")
     assert may("get", f"configmaps/{JOB}-request")
+    assert may("patch", "configmaps/other-progress")
     refused = [
         ("patch", f"configmaps/{JOB}-config"),
         ("patch", f"configmaps/{JOB}-request"),
-        ("get", "configmaps/other"),
+        ("patch", "configmaps/other-request"),
+        ("get", "configmaps/other-config"),
         ("list", "configmaps"),
     ]
     refused += [("create", "configmaps"), ("delete", f"configmaps/{JOB}-progress"), ("get", "secrets")]

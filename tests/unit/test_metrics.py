@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -9,7 +10,8 @@ from harborrl_operator import metrics
 from harborrl_operator.errors import UnansweredError
 from harborrl_operator.job_book import JobBook
 from harborrl_operator.models import JobStatus
-from harborrl_operator.models.status import AttemptStatus
+from harborrl_operator.models.status import AttemptStatus, LossStatus, RestartStatus
+from harborrl_operator.progress import FailureClass
 from harborrl_operator.transport import Answer, Request
 from support import hrl
 
@@ -35,11 +37,52 @@ def test_an_attempt_counts_once_with_what_it_lost() -> None:
     failed = running.model_copy(
         update={"finished_at": hrl.ago(1), "outcome": "Failed", "failure_class": "storage", "lost_gpu_hours": 2.5}
     )
-    before, after = JobStatus(attempts=[running]), JobStatus(attempts=[failed])
+    before = JobStatus(attempts=[running])
+    after = JobStatus(attempts=[failed], lost=LossStatus(gpu_hours=2.5))
     metrics.count_change(before, after)
     metrics.count_change(after, after)
     assert value("harborrl_attempts_total", outcome="Failed", failure_class="storage") == 1
     assert value("harborrl_gpu_hours_lost_total", failure_class="storage") == 2.5
+
+
+def test_a_restart_within_the_quota_counts_what_it_lost_and_the_stall_it_was_for() -> None:
+    running = AttemptStatus(number=1, started_at=hrl.ago(60))
+    again = {"restarts": 1, "last_restart": RestartStatus(at=hrl.ago(1), cause="Stalled")}
+    restarted = JobStatus(attempts=[running.model_copy(update=again)], lost=LossStatus(gpu_hours=40))
+    lost, stalls = (
+        value("harborrl_gpu_hours_lost_total", failure_class="infrastructure"),
+        value("harborrl_stalls_total"),
+    )
+    metrics.count_change(JobStatus(attempts=[running]), restarted)
+    metrics.count_change(restarted, restarted)
+    assert value("harborrl_gpu_hours_lost_total", failure_class="infrastructure") == lost + 40
+    assert value("harborrl_stalls_total") == stalls + 1
+
+
+def test_what_a_suspend_lost_counts_when_it_is_known_and_not_again_at_the_end() -> None:
+    running = AttemptStatus(number=1, started_at=hrl.ago(60))
+    ended = running.model_copy(update={"finished_at": hrl.ago(1), "outcome": "Succeeded", "lost_gpu_hours": 8.0})
+    suspended = JobStatus(attempts=[running], lost=LossStatus(gpu_hours=8))
+    lost = value("harborrl_gpu_hours_lost_total", failure_class="")
+    metrics.count_change(JobStatus(attempts=[running]), suspended)
+    metrics.count_change(suspended, JobStatus(attempts=[ended], lost=LossStatus(gpu_hours=8)))
+    assert value("harborrl_gpu_hours_lost_total", failure_class="") == lost + 8
+
+
+def test_an_attempt_that_is_ended_for_a_stall_counts_as_one() -> None:
+    running = AttemptStatus(number=1, started_at=hrl.ago(60))
+    ended = running.model_copy(update={"finished_at": hrl.ago(1), "outcome": "Failed", "cause": "Stalled"})
+    stalls = value("harborrl_stalls_total")
+    metrics.count_change(JobStatus(attempts=[running]), JobStatus(attempts=[ended]))
+    assert value("harborrl_stalls_total") == stalls + 1
+
+
+def test_counters_of_failures_are_there_before_the_first_one() -> None:
+    read = metrics.REGISTRY.get_sample_value
+    for name in ("", *get_args(FailureClass)):
+        assert read("harborrl_gpu_hours_lost_total", {"failure_class": name}) is not None
+        for outcome in ("Succeeded", "Failed"):
+            assert read("harborrl_attempts_total", {"failure_class": name, "outcome": outcome}) is not None
 
 
 def test_a_stall_counts_when_it_begins() -> None:

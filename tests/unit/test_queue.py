@@ -212,6 +212,13 @@ class TestFailuresInAQueue:
         assert (decided.status.attempt, decided.status.attempts[-1].restarts) == (1, 1)
         assert decided.status.starting_since is not None
 
+    def test_it_is_a_warning_as_any_failure_of_the_infrastructure_is(self) -> None:
+        ran = decide(job(), running(job(), progress=hrl.progress()))
+        told = transitions(ran.status, self.failed(then(job(), ran)).status)
+        assert [(one.kind, one.reason) for one in told if "Infrastructure failure 1" in one.message] == [
+            ("Warning", "RestartingInPlace")
+        ]
+
     def test_its_old_report_does_not_fail_it_again(self) -> None:
         before = then(job(), self.failed(job()))
         old = running(before, progress=hrl.progress("FAILED", failure=self.LOST), trainer_pods=())

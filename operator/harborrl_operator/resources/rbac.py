@@ -1,7 +1,8 @@
 """ServiceAccounts of a namespace, their bindings to the chart's fixed ClusterRoles, and one Role a job.
 
 What belongs to the namespace is owned by no job: an agent server must keep its rights while the job's deletion makes it
-clean up. The job's own Role names the one ConfigMap that its supervisor may write.
+clean up. The job's own Role names two ConfigMaps: the report, which supervisors of the namespace may write, and the
+request, which they may read.
 """
 
 from typing import Any
