@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from harborrl_operator.checks import READ_ONLY_ROLES, is_node_bound
 from harborrl_operator.constants import (
     API_VERSION,
     JOB_FILE,
@@ -19,6 +18,7 @@ from harborrl_operator.models.trainer import Resources
 from harborrl_operator.names import TRAINER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
+from harborrl_operator.storage_checks import READ_ONLY_ROLES, is_node_bound
 
 UNDISTURBED = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",

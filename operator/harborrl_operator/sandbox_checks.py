@@ -1,0 +1,44 @@
+"""Sandboxes can be made where the job wants them."""
+
+from harborrl_operator.conditions import Verdict
+from harborrl_operator.constants import LABEL_SANDBOXES, Reason
+from harborrl_operator.observed import Observed, labels
+from harborrl_operator.resolve import ResolvedJob
+
+
+def backend_is_supported(job: ResolvedJob, _: Observed) -> Verdict | None:
+    missing = _MISSING_IN_OUR_POD.get(job.sandbox["backend"])
+    if missing is None or job.spec.agent_server.url:
+        return None
+    return Verdict(
+        Reason.SANDBOX_BACKEND_UNSUPPORTED,
+        f"Sandbox backend {job.sandbox['backend']} needs {missing}, which the agent server's pod has not. Set"
+        " agentServer.url to a server of your own, or backend: kubernetes.",
+    )
+
+
+_MISSING_IN_OUR_POD = {"docker": "a Docker engine", "local": "root and the right to make namespaces"}
+
+
+def sandbox_namespace_is_open(job: ResolvedJob, observed: Observed) -> Verdict | None:
+    server, namespace = job.spec.agent_server, job.sandbox["namespace"]
+    if server.url or job.sandbox["backend"] != "kubernetes":
+        return None
+    if namespace == job.job.namespace and not server.sandbox.allow_same_namespace:
+        return Verdict(
+            Reason.SANDBOX_NAMESPACE_NOT_ALLOWED,
+            f"Sandboxes would run beside the job in namespace {namespace}. Name another namespace in"
+            " agentServer.sandbox.namespace, or set allowSameNamespace: true.",
+        )
+    found = observed.sandbox_namespace
+    if found is None:
+        return Verdict(
+            Reason.SANDBOX_NAMESPACE_NOT_ALLOWED,
+            f"Sandbox namespace {namespace} does not exist. Create it with the label {LABEL_SANDBOXES}=true.",
+        )
+    if labels(found).get(LABEL_SANDBOXES) != "true":
+        return Verdict(
+            Reason.SANDBOX_NAMESPACE_NOT_ALLOWED,
+            f"Namespace {namespace} is not open to sandboxes. An administrator can label it {LABEL_SANDBOXES}=true.",
+        )
+    return None
