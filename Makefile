@@ -58,6 +58,7 @@ layers: .venv/ready  ## import-linter, and that operator/ does not shadow the st
 	@$(PY) -S -c "import collections"
 
 generate: .venv/ready  ## write the CRD and its copies anew from the models
+	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.config.generate operator/harborrl_operator/models/framework.py
 	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
 
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
