@@ -16,12 +16,12 @@ IMPORT = "import harborrl_trainer.config"
 
 
 def measure(statement: str) -> dict[str, float]:
-    """Milliseconds of a fresh interpreter that runs `statement`: median and best of the clock, mean of the processor."""
+    """Milliseconds of a fresh interpreter running `statement`: median and best of the clock, mean of the processor."""
     clocks = []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for _ in range(RUNS):
         begun = time.perf_counter()
-        subprocess.run([sys.executable, "-c", statement], check=True, env=os.environ)  # noqa: S603 - our own statement
+        subprocess.run([sys.executable, "-c", statement], check=True, env=os.environ)
         clocks.append(time.perf_counter() - begun)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / RUNS
