@@ -59,6 +59,7 @@ layers: .venv/ready  ## import-linter, and that operator/ does not shadow the st
 
 generate: .venv/ready  ## write the CRD and its copies anew from the models
 	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.config.generate operator/harborrl_operator/models/framework.py
+	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.launch.generate operator/harborrl_operator/miles.json
 	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
 
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml

@@ -14,6 +14,7 @@ from harborrl_operator.engine_rules import engine_accepts_arguments
 from harborrl_operator.models.trainer import SECRET_NAME
 from harborrl_operator.network_checks import egress_names_networks
 from harborrl_operator.observed import Object, Observed, labels
+from harborrl_operator.preset_checks import miles_version_is_known, mode_fits_miles, preset_fits_version
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.server_checks import agent_is_known, dashboard_is_off, image_template_is_known
 
@@ -51,22 +52,13 @@ def budgets_fit_ceiling(job: ResolvedJob, _: Observed) -> Verdict | None:
 def concurrency_covers_in_flight(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I2, with raw flags and YAML taken into account."""
     needed, slots = job.demand.in_flight, job.max_concurrent
-    if job.spec.agent_server.url or slots >= needed or _preset_decides(job):
+    if job.spec.agent_server.url or slots >= needed:
         return None
     fewer = f" --async-max-concurrent-samples {slots} in trainer.extraArgs" if job.spec.trainer.mode == "async" else ""
     return Verdict(
         Reason.CONCURRENCY_BELOW_IN_FLIGHT,
         f"The trainer keeps {needed} trials in flight ({job.demand.formula}) but agentServer.maxConcurrent is {slots}."
         f" Set it to at least {needed}, or leave it out{', or set' + fewer if fewer else ''}.",
-    )
-
-
-def _preset_decides(job: ResolvedJob) -> bool:
-    """A preset may set what the job leaves out, and only the trainer knows it: its preflight compares."""
-    explicit = job.spec.trainer.config.model_fields_set
-    sizes = ("rollout_batch_size", "n_samples_per_prompt")
-    return job.spec.trainer.preset is not None and any(
-        size not in explicit and size not in job.raw.counts for size in sizes
     )
 
 
@@ -97,7 +89,8 @@ def arguments_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
         return None
     return Verdict(
         Reason.RESERVED_ARGUMENT,
-        f"{', '.join(job.raw.reserved)} is decided by the operator (storage, ports, hosts, shape). Remove it.",
+        f"{'; '.join(job.raw.reserved)}, not by a raw flag (storage, ports, hosts and shape are the operator's). Remove"
+        " it.",
     )
 
 
@@ -165,8 +158,7 @@ def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
 def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
     prompts, samples = job.demand.prompts, job.demand.samples
     batch = job.raw.counts.get("global_batch_size") or job.config["globalBatchSize"]
-    # A preset may set what the user left out, and only the trainer knows it.
-    if job.spec.trainer.preset or prompts * samples % batch == 0:
+    if prompts * samples % batch == 0:
         return None
     return Verdict(
         Reason.BATCH_MISMATCH,
@@ -344,6 +336,9 @@ CHECKS: Sequence[Check] = (
     gpus_are_asked_for_in_one_place,
     batch_divides,
     engine_accepts_arguments,
+    miles_version_is_known,
+    preset_fits_version,
+    mode_fits_miles,
     ports_are_free,
     start_is_whole,
     backend_is_supported,

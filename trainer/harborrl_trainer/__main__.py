@@ -1,4 +1,4 @@
-"""`python -m harborrl_trainer run | preflight | supervise`.
+"""`python -m harborrl_trainer run | preflight | supervise | argv`.
 
 The job document is read before anything heavy is imported, so that a wrong one is refused in a second. Exit codes are
 those of docs/contracts.md; the last line on standard error is one sentence.
@@ -33,6 +33,10 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         options = _parser().parse_args(arguments)
+        if options.command == "argv":
+            from harborrl_trainer.launch.argv_command import argv
+
+            return argv(options.preset, options.file, sys.stdout, sys.stderr)
         job = read_job(Path(environment.get("HARBORRL_JOB", DEFAULT_PATH)))
         return _dispatch(options, job, environment)
     except Exception as error:  # noqa: BLE001 - the outer wall: every failure becomes an exit code and a sentence
@@ -99,6 +103,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     preflight = commands.add_parser("preflight", help="check the job before a GPU is held")
     preflight.add_argument("--result", type=Path, default=Path("/dev/termination-log"), help="file for the JSON result")
+    argv = commands.add_parser("argv", help="print what Miles would be started with, and start nothing")
+    source = argv.add_mutually_exclusive_group(required=True)
+    source.add_argument("--preset", metavar="NAME", help="a preset in its documented shape")
+    source.add_argument("--file", type=Path, help="a job document (JSON) or a HarborRLJob (YAML)")
     commands.add_parser("supervise", help="the sidecar: submit the driver once, follow it, report progress")
     return parser
 

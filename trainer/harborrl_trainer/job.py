@@ -298,6 +298,8 @@ class JobDocument(_Part):
     """More of them; rank above `recipe_args`."""
     custom_config_yaml: str = ""
     """A mapping of engine arguments; ranks highest."""
+    env_names: tuple[str, ...] = ()
+    """Names of `trainer.env`; the values reach the pods alone."""
     lora: Lora | None = None
     parallelism: Parallelism | None = None
     max_seq_len: Annotated[int, Field(ge=2)]

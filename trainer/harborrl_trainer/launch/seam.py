@@ -16,11 +16,14 @@ class Start:
     checkpoints: Path
     """Directory for this incarnation's checkpoints (`--save`)."""
     files: Path
-    """Directory for the files of `Launch.files`; every node that runs the driver can read it."""
+    """Directory for the files of `Launch.files`, and for `prompts.jsonl` when the job names task directories instead of
+    a data set; on a volume that every node mounts, since engines on other nodes read it too."""
     load: Path | None = None
     """What is continued: a directory with Miles' tracker file, or a LoRA adapter's directory; None: the model."""
     start_rollout: int = 0
     """Id of the first rollout; 0 without `load`."""
+    code: Path = Path("/opt/harborrl/light")
+    """Directory with our packages for Miles' processes, first on PYTHONPATH."""
     optimizer: bool = True
     """Whether `load` holds optimizer state; False adds `--no-load-optim`."""
 
