@@ -38,7 +38,9 @@ def kind_of(action: argparse.Action) -> str:
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, str]:
     named = parser._option_string_actions  # noqa: SLF001 - argparse has no public list of its flags
-    return {flag: kind_of(action) for flag, action in sorted(named.items()) if flag.startswith("--") and flag != "--help"}
+    return {
+        flag: kind_of(action) for flag, action in sorted(named.items()) if flag.startswith("--") and flag != "--help"
+    }
 
 
 def render(source: str, table: Mapping[str, Mapping[str, str]]) -> str:

@@ -1,16 +1,21 @@
-"""Miles' own argument parser on a machine without GPUs: real Miles, real Megatron, real SGLang arguments, the rest stood in.
+"""Miles' own argument parser on a machine without GPUs: what is not installed is stood in.
 
-Used by `scripts/miles_flags.py`, which writes the flag tables, and by the test that lets Miles judge our argv.
+Used by `scripts/miles_flags.py`, which writes the flag tables, and by the test that lets Miles judge our argv:
+
+    python scripts/miles_parser.py --miles DIR (--megatron DIR --sglang DIR | --table FILE) < questions.json
 
 What is real: every module of `miles`, every module of `megatron` (which wants torch), `sglang.srt.server_args` and
 `sglang.srt.arg_groups`. What is stood in by an object that answers anything: all other modules of SGLang, and every
 module that is not installed and that one of the three asks for (sglang_router, miles_megatron_plugins, omegaconf ...).
-A choice that a stand-in gives (SGLang's list of reasoning parsers, say) therefore admits any word.
+A choice that a stand-in gives (SGLang's list of reasoning parsers, say) therefore admits any word. With `--table` the
+parsers of Megatron and SGLang are made from a flag table instead: names and kinds are right, choices are not known.
 """
 
 import argparse
 import importlib.abc
 import importlib.machinery
+import importlib.util
+import json
 import os
 import sys
 import types
@@ -20,14 +25,37 @@ from pathlib import Path
 from typing import Any, override
 
 REAL_SGLANG = ("sglang.srt.server_args", "sglang.srt.arg_groups", "sglang.srt.environ")
+PARSER_CHECK = Path(__file__).resolve().parents[1] / "trainer/harborrl_trainer/launch/parser_check.py"
+
+OF_MILES = ("--sglang-router-", "--sglang-server-concurrency", "--sglang-config")
+"""Flags with SGLang's prefix that are Miles' own."""
+
 ASKING = frozenset({"miles", "miles_plugins", "sglang"})
 """Whose missing imports are stood in; Megatron looks for optional packages and does well without them."""
 ALWAYS = frozenset({"miles_megatron_plugins"})
 """What Megatron asks for and cannot do without."""
 
 
+class AnyWord(str):
+    """Equals every word: the one choice of a list that a stand-in gives."""
+
+    __slots__ = ()
+
+    @override
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    @override
+    def __ne__(self, _: object) -> bool:
+        return False
+
+    @override
+    def __hash__(self) -> int:
+        return 0
+
+
 class Anything:
-    """Answers every attribute, call, index and operator, holds every word, and yields nothing."""
+    """Answers every attribute, call, index and operator, holds every word, and yields one that equals all."""
 
     def __init__(self, *_: object, **__: object) -> None:
         return
@@ -45,7 +73,7 @@ class Anything:
         return Anything()
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(())
+        return iter((AnyWord("anything"),))
 
     def __contains__(self, _: object) -> bool:
         return True
@@ -131,6 +159,66 @@ def prepare(miles: Path, megatron: Path, sglang: Path) -> None:
         package = types.ModuleType(name)
         package.__path__ = [str(sglang / name.replace(".", "/"))]
         sys.modules[name] = package
+    _stand_in_for_our_wrapper()
+
+
+def prepare_with_table(miles: Path, table: Path) -> None:
+    """Real Miles alone: the parsers of the other two are made from a table that `miles_flags.py` wrote."""
+    known = json.loads(table.read_text())
+    sys.path.insert(0, str(miles))
+    sys.meta_path.append(_Finder(first=False))
+
+    def add_megatron_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return _add_from_table(parser, known["megatron"], "--")
+
+    def parse_args(extra_args_provider: Any) -> argparse.Namespace:
+        parser = argparse.ArgumentParser(allow_abbrev=False)
+        parsed: argparse.Namespace = extra_args_provider(add_megatron_arguments(parser)).parse_args()
+        return parsed
+
+    class ServerArgs:
+        @staticmethod
+        def add_cli_args(parser: argparse.ArgumentParser) -> None:
+            theirs = {flag: kind for flag, kind in known["sglang"].items() if not flag.startswith(OF_MILES)}
+            _add_from_table(parser, theirs, "--sglang-")
+
+    _module("megatron.training.arguments", add_megatron_arguments=add_megatron_arguments, parse_args=parse_args)
+    _module("sglang.srt.server_args", ServerArgs=ServerArgs)
+    _stand_in_for_our_wrapper()
+
+
+def _module(name: str, **members: object) -> None:
+    """Puts a module and its packages, whose other members are stood in, among the loaded ones."""
+    parts = name.split(".")
+    for length in range(1, len(parts) + 1):
+        sys.modules.setdefault(".".join(parts[:length]), _StandIn(".".join(parts[:length])))
+    vars(sys.modules[name]).update(members)
+
+
+def _add_from_table(parser: argparse.ArgumentParser, flags: dict[str, str], prefix: str) -> argparse.ArgumentParser:
+    types_of: dict[str, Any] = {"int": int, "float": float, "str": str}
+    for flag, kind in flags.items():
+        name = "--" + flag.removeprefix(prefix)
+        if kind == "bare":
+            parser.add_argument(name, action="store_true")
+            continue
+        base, many = kind.rstrip("+?").partition("*")[0], kind.partition("*")[2]
+        nargs = int(many) if many else kind[-1] if kind[-1] in "+?" else None
+        parser.add_argument(name, type=types_of[base], nargs=nargs)
+    return parser
+
+
+def _stand_in_for_our_wrapper() -> None:
+    """Where our package is not installed: a function with the flags of Miles' own, round which our wrapper is."""
+    if importlib.util.find_spec("harborrl_trainer") is not None:
+        return
+    from miles.rollout.generate_hub.agentic_tool_call import generate  # noqa: PLC0415 - importable only now
+
+    def wrapper() -> None:
+        """Never called: only its flags are asked for."""
+
+    vars(wrapper)["add_arguments"] = generate.add_arguments
+    _module("harborrl_trainer.miles.generate", generate=wrapper, RolloutFn=type("RolloutFn", (), {}))
 
 
 def parsers(words: Sequence[str] = ()) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
@@ -147,3 +235,28 @@ def parsers(words: Sequence[str] = ()) -> tuple[argparse.ArgumentParser, argpars
     add_megatron_arguments(plain)
     add_megatron_arguments(whole)
     return plain, get_miles_extra_args_provider(None)(whole)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--miles", type=Path, required=True)
+    options.add_argument("--megatron", type=Path)
+    options.add_argument("--sglang", type=Path)
+    options.add_argument("--table", type=Path)
+    asked = options.parse_args()
+    if asked.table:
+        prepare_with_table(asked.miles, asked.table)
+    else:
+        prepare(asked.miles, asked.megatron, asked.sglang)
+    spec = importlib.util.spec_from_file_location("parser_check", PARSER_CHECK)
+    assert spec is not None  # noqa: S101 - the file is beside us
+    assert spec.loader is not None  # noqa: S101 - same
+    parser_check = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(parser_check)
+    for question in json.load(sys.stdin):
+        answer = parser_check.check(question["argv"], question.get("depth", "parse"))
+        sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

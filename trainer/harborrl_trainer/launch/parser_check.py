@@ -1,0 +1,72 @@
+"""Lets the image's own Miles judge a command line, without a GPU: `python parser_check.py < question.json`.
+
+A file of its own: Python 3.10, standard library, and whatever Miles the interpreter finds (`/root/miles` and
+`/root/Megatron-LM` on PYTHONPATH). The question is `{"argv": ["train.py", ...], "depth": "parse" | "validate"}`; the
+answer is one JSON object on standard output:
+
+    {"verdict": "accepted" | "refused" | "unknown", "stage": "import" | "parse" | "validate", "message": "..."}
+
+`parse` runs argparse alone, with the flags of the functions that argv names. `validate` goes on with Miles' and
+Megatron's own checks, which read the model's config.json and look for paths. An assertion or a wrong value refuses;
+what fails for want of a GPU or a package is `unknown`, since it says nothing about the command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import traceback
+
+REFUSALS = (AssertionError, ValueError, FileNotFoundError)
+"""What Miles raises about arguments."""
+
+
+def check(argv, depth="parse"):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - runs as a script in any image
+    """The answer for `argv`; never raises."""
+    sys.argv = list(argv)
+    said = io.StringIO()
+    stage = "import"
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            from megatron.training.arguments import parse_args  # noqa: PLC0415 - judged as a stage of its own
+            from miles.utils import arguments  # noqa: PLC0415 - same
+
+            stage = "parse"
+            parse_args(extra_args_provider=arguments.get_miles_extra_args_provider(None))
+            if depth == "validate":
+                stage = "validate"
+                arguments.parse_args()
+    except SystemExit as leaving:
+        if leaving.code in (0, None):
+            return _answer("unknown", stage, "the parser left before it judged")
+        return _answer("refused", stage, _last(said.getvalue()))
+    except REFUSALS as error:
+        if stage == "import":
+            return _answer("unknown", stage, _said(error))
+        return _answer("refused", stage, _said(error))
+    except BaseException as error:  # noqa: BLE001 - a missing GPU or package may raise anything
+        return _answer("unknown", stage, _said(error))
+    return _answer("accepted", stage, "")
+
+
+def _answer(verdict, stage, message):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - as above
+    return {"verdict": verdict, "stage": stage, "message": message[:2000]}
+
+
+def _said(error):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - as above
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split()) or where.line or ""
+    return "{}: {} ({}:{})".format(type(error).__name__, text, where.filename.rsplit("/", 1)[-1], where.lineno)
+
+
+def _last(text):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - as above
+    """The parser's own sentence is its last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "refused without a word"
+
+
+if __name__ == "__main__":
+    question = json.load(sys.stdin)
+    sys.stdout.write(json.dumps(check(question["argv"], question.get("depth", "parse"))) + "\n")
