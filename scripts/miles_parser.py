@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, override
@@ -103,8 +103,9 @@ class _AnyClass(type):
 
 
 class _StandIn(types.ModuleType):
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []  # noqa: RUF012 - a package without files, for every stand-in
 
+    @override
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)

@@ -25,6 +25,11 @@ def start(**changes: Any) -> Start:
     return Start(**(places | changes))
 
 
+def written(name: str, **fields: Any) -> JobDocument:
+    """The preset's sample document with whole fields replaced."""
+    return parse_job(json.dumps(sample(presets()[name]) | fields))
+
+
 def of_preset(name: str, **changes: Any) -> JobDocument:
     """The preset's sample job; `__` stands for the dot of a path, `config__lr` also counts as explicit."""
     return _changed(sample(presets()[name]), changes)

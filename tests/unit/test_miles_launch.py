@@ -173,6 +173,9 @@ def test_what_cannot_be_launched_is_refused_in_one_line(changes: Changes, says: 
 def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked_on() -> None:
     made = launched(plain(extraArgs="--sglang-new-thing 1"))
     assert "The image's own parser decides" in made.adjustments[-1].reason
+    agent = launched(plain(extraArgs="--custom-agent-function-path my.run"))
+    assert agent.argv.count("--custom-agent-function-path") == 1
+    assert "its counters, outcomes and second tries are gone" in agent.adjustments[-1].reason
     own = launched(plain(extraArgs="--custom-rm-path my.reward --my-flag 1"))
     assert value(own, "--my-flag") == ["1"]
 

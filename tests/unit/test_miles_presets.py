@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from harborrl_trainer.errors import ConfigurationError
-from harborrl_trainer.launch import launch
 from harborrl_trainer.launch.models import model_types
 from harborrl_trainer.launch.presets import presets
 from harborrl_trainer.launch.versions import versions
@@ -112,19 +111,13 @@ def test_an_older_miles_gets_what_its_own_launchers_gave_it() -> None:
 
 
 def test_the_image_tells_the_version_where_the_job_does_not() -> None:
-    document = launches.sample(presets()["glm47-flash-sync"]) | {"image": OLD_IMAGE, "explicitConfig": [], "config": {}}
-    made = launch(launches.parse_job(json.dumps(document)), launches.start())
+    made = launched(launches.written("glm47-flash-sync", image=OLD_IMAGE, explicitConfig=[], config={}))
     assert made.env["MILES_EXPERIMENTAL_ROLLOUT_REFACTOR"] == "1"
     assert not any("milesSrcCommit" in note.what for note in made.adjustments)
 
 
 def test_an_image_that_nobody_knows_is_taken_for_the_documented_one_and_said() -> None:
-    document = launches.sample(presets()["glm47-flash-sync"]) | {
-        "image": "my/miles:1",
-        "explicitConfig": [],
-        "config": {},
-    }
-    made = launch(launches.parse_job(json.dumps(document)), launches.start())
+    made = launched(launches.written("glm47-flash-sync", image="my/miles:1", explicitConfig=[], config={}))
     note = next(note for note in made.adjustments if note.what == "trainer.config.milesSrcCommit")
     assert "my/miles:1 is not in the table" in note.reason
 

@@ -6,7 +6,6 @@ Literal by design: `cli_args()` and `parsed_recipe_args()` give what training-gy
 
 import dataclasses
 import shlex
-from functools import cache
 from typing import Annotated, Any, get_args
 
 from pydantic import ConfigDict
@@ -164,7 +163,6 @@ def about(field: dataclasses.Field[Any]) -> About:
     return next(item for item in get_args(field.type) if isinstance(item, About))
 
 
-@cache
 def _skipped(config: type[MilesFrameworkConfig]) -> frozenset[str]:
     return _LEFTOVERS | {field.name for field in dataclasses.fields(config) if not about(field).emitted}
 

@@ -23,7 +23,7 @@ REFUSALS = (AssertionError, ValueError, FileNotFoundError)
 """What Miles raises about arguments."""
 
 
-def check(argv, depth="parse"):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - runs as a script in any image
+def check(argv: list[str], depth: str = "parse") -> dict[str, str]:
     """The answer for `argv`; never raises."""
     sys.argv = list(argv)
     said = io.StringIO()
@@ -51,17 +51,17 @@ def check(argv, depth="parse"):  # type: ignore[no-untyped-def] # noqa: ANN001, 
     return _answer("accepted", stage, "")
 
 
-def _answer(verdict, stage, message):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - as above
+def _answer(verdict: str, stage: str, message: str) -> dict[str, str]:
     return {"verdict": verdict, "stage": stage, "message": message[:2000]}
 
 
-def _said(error):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - as above
+def _said(error: BaseException) -> str:
     where = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split()) or where.line or ""
-    return "{}: {} ({}:{})".format(type(error).__name__, text, where.filename.rsplit("/", 1)[-1], where.lineno)
+    return f"{type(error).__name__}: {text} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
 
 
-def _last(text):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - as above
+def _last(text: str) -> str:
     """The parser's own sentence is its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "refused without a word"

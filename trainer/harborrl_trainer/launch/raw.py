@@ -14,7 +14,10 @@ from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.versions import MilesVersion
 from harborrl_trainer.launch.words import Argument, arguments_of, name_of
 
-_USERS_FUNCTIONS = ("--custom-rm-path", "--rollout-function-path", "--rollout-sample-filter-path")
+_COUNTED = ("--custom-generate-function-path", "--custom-agent-function-path")
+"""Where HarborRL counts trials and maps their outcomes."""
+
+_USERS_FUNCTIONS = (*_COUNTED, "--custom-rm-path", "--rollout-function-path", "--rollout-sample-filter-path")
 """Functions of the user's own may bring flags that no table knows."""
 
 _SECRET = re.compile(
@@ -53,6 +56,9 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
         yield _unknown(field, flag, version, free=free)
         return
     _check_values(field, argument, version.kind(flag) or "str")
+    if flag in _COUNTED:
+        reason = "replaces HarborRL's function: its counters, outcomes and second tries are gone with it"
+        yield Adjustment(f"{field}: {flag}", argument.values[0], reason)
 
 
 def _unknown(field: str, flag: str, version: MilesVersion, *, free: bool) -> Adjustment:
@@ -81,7 +87,7 @@ def _check_values(field: str, argument: Argument, kind: str) -> None:
             raise ConfigurationError(f"{field}: {argument.flag} takes {said}, not '{value}'; correct it") from None
 
 
-def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[str, Any], list[Adjustment]]:
+def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, Any], list[Adjustment]]:
     """The YAML's values, which Miles sets after its own checks; unknown names are kept and remarked on."""
     values = _mapping(job.custom_config_yaml)
     remarks: list[Adjustment] = []
@@ -103,7 +109,7 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[str, An
     return values, remarks
 
 
-def _mapping(text: str) -> dict[str, Any]:
+def _mapping(text: str) -> dict[Any, Any]:
     try:
         loaded = yaml.safe_load(text) if text.strip() else {}
     except yaml.MarkedYAMLError as error:

@@ -31,8 +31,6 @@ RESERVED: Mapping[str, str] = {
     "--num-gpus-per-node": "trainer.gpusPerNode",
     "--rollout-num-gpus": "trainer.config.rolloutNumGpus",
     "--colocate": "trainer.config.colocate",
-    "--custom-generate-function-path": "HarborRL, which counts every trial there",
-    "--custom-agent-function-path": "HarborRL, which counts every trial there",
 }
 """Flag -> what decides it."""
 

@@ -51,6 +51,10 @@ def _both(*names: str) -> Callable[[Values], bool]:
     return lambda values: on(values, *names)
 
 
+def _set_to(name: str, value: str, other: str) -> Callable[[Values], bool]:
+    return lambda values: values.get(name) == value and on(values, other)
+
+
 def _without(name: str, *needed: str) -> Callable[[Values], bool]:
     return lambda values: on(values, name) and not any(on(values, need) for need in needed)
 
@@ -134,7 +138,7 @@ ROLLOUT = (
     ),
     *(
         Rule(
-            lambda v, name=name: v.get("use_session_server") == "v2" and on(v, name),
+            _set_to("use_session_server", "v2", name),
             f"{_flag(name)} cannot be used with session server v2; remove it",
         )
         for name in ("group_rm", "partial_rollout", "recompute_logprobs_via_prefill")
@@ -211,7 +215,7 @@ MODES = (
     ),
     *(
         Rule(
-            lambda v, mode=mode, other=other: v.get("update_weight_transfer_mode") == mode and on(v, other),
+            _set_to("update_weight_transfer_mode", mode, other),
             f"--update-weight-transfer-mode {mode} cannot be used with {_flag(other)}; use broadcast",
         )
         for mode in ("p2p", "disk-delta")
