@@ -4,7 +4,7 @@ Field names are the snake_case of the document's camelCase. Unknown fields are i
 """
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -71,7 +71,7 @@ class Data(_Part):
     tasks: TaskSource | None = None
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
+    def _exactly_one(self) -> "Data":
         if (self.jsonl is None) == (self.tasks is None):
             raise ValueError("exactly one of jsonl and tasks must be set")
         return self

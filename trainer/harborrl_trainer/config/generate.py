@@ -37,7 +37,7 @@ Rate = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-Word = Annotated[str, Field(max_length=1024)]
+Word = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
 def _describe_defaults(schema: dict[str, Any]) -> None:
