@@ -160,6 +160,7 @@ def prepare(miles: Path, megatron: Path, sglang: Path) -> None:
         package = types.ModuleType(name)
         package.__path__ = [str(sglang / name.replace(".", "/"))]
         sys.modules[name] = package
+    _stand_in_for_the_router()
     _stand_in_for_our_wrapper()
 
 
@@ -185,6 +186,7 @@ def prepare_with_table(miles: Path, table: Path) -> None:
 
     _module("megatron.training.arguments", add_megatron_arguments=add_megatron_arguments, parse_args=parse_args)
     _module("sglang.srt.server_args", ServerArgs=ServerArgs)
+    _stand_in_for_the_router()
     _stand_in_for_our_wrapper()
 
 
@@ -207,6 +209,18 @@ def _add_from_table(parser: argparse.ArgumentParser, flags: dict[str, str], pref
         nargs = int(many) if many else kind[-1] if kind[-1] in "+?" else None
         parser.add_argument(name, type=types_of[base], nargs=nargs)
     return parser
+
+
+def _stand_in_for_the_router() -> None:
+    """Of its many flags the two that Miles' own checks read."""
+
+    class RouterArgs:
+        @staticmethod
+        def add_cli_args(parser: argparse.ArgumentParser, **_: object) -> None:
+            parser.add_argument("--router-assignment-mode", type=str, default="random")
+            parser.add_argument("--router-dp-aware", action="store_true")
+
+    _module("sglang_router.launch_router", RouterArgs=RouterArgs)
 
 
 def _stand_in_for_our_wrapper() -> None:

@@ -45,9 +45,9 @@ def miles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def judged(miles: Path, *options: str, argvs: dict[str, list[str]]) -> dict[str, Any]:
+def judged(miles: Path, *options: str, argvs: dict[str, list[str]], depth: str = "parse") -> dict[str, Any]:
     """The verdict on each command line; one process for all, since Miles takes long to import."""
-    questions = json.dumps([{"argv": argv, "depth": "parse"} for argv in argvs.values()])
+    questions = json.dumps([{"argv": argv, "depth": depth} for argv in argvs.values()])
     command = [sys.executable, "-W", "ignore", str(ROOT / "scripts/miles_parser.py"), "--miles", str(miles), *options]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(  # noqa: S603 - our own script
@@ -78,6 +78,39 @@ def check(answers: dict[str, Any]) -> None:
     assert {name: answer["verdict"] for name, answer in answers.items()} == dict.fromkeys(answers, "accepted"), answers
     assert wrong["misspelt"]["message"].endswith("unrecognized arguments: --swiglo")
     assert "argument --seed: invalid int value: 'x'" in wrong["no number"]["message"]
+
+
+QWEN3 = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 28,
+    "intermediate_size": 3072,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000,
+}
+
+
+@needs_all
+def test_the_real_checks_of_miles_and_megatron_pass_a_plain_launch_and_refuse_a_contradiction(
+    miles: Path, tmp_path: Path
+) -> None:
+    """Their whole validation, with the model's configuration; the router's flags are the two that it reads."""
+    model = tmp_path / "Qwen3-0.6B"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(QWEN3))
+    one = list(launched(plain(model={"path": str(model)})).argv)
+    beside = launched(plain(model={"path": str(model)}, mode="async", nodes=2, config__colocate=False))
+    argvs = {"plain": one, "asynchronous": list(beside.argv), "wrong": [*one, "--kl-coef", "1", "--kl-loss-coef", "1"]}
+    places = ("--megatron", str(SOURCES["megatron"]), "--sglang", str(SOURCES["sglang"]))
+    answers = judged(miles, *places, argvs=argvs, depth="validate")
+    assert [answers[name]["verdict"] for name in argvs] == ["accepted", "accepted", "refused"], answers
+    assert "Only one of kl_coef and kl_loss_coef can be set" in answers["wrong"]["message"]
 
 
 @needs_miles

@@ -20,6 +20,9 @@ _COUNTED = ("--custom-generate-function-path", "--custom-agent-function-path")
 _USERS_FUNCTIONS = (*_COUNTED, "--custom-rm-path", "--rollout-function-path", "--rollout-sample-filter-path")
 """Functions of the user's own may bring flags that no table knows."""
 
+_ELSEWHERE = ("--sglang-", "--eval-sglang-", "--router-")
+"""Flags of SGLang and of its router, whose tables may lack some that Miles' branches of them know."""
+
 _SECRET = re.compile(
     r"(api[_-]?key|access_key|private_key|wandb_key|(hf|auth|access|api|bearer)_token|secret|password)$"
 )
@@ -64,7 +67,7 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
 def _unknown(field: str, flag: str, version: MilesVersion, *, free: bool) -> Adjustment:
     like = version.nearest(flag)
     meant = f"; did you mean {like}?" if like else ""
-    if free or flag.startswith(("--sglang-", "--eval-sglang-")):
+    if free or flag.startswith(_ELSEWHERE):
         reason = f"not among the flags known of Miles {version.short}{meant} The image's own parser decides"
         return Adjustment(f"{field}: {flag}", "kept", reason)
     raise ConfigurationError(f"{field}: Miles {version.short} knows no flag {flag}{meant or '; remove it'}")
