@@ -196,8 +196,8 @@ def effective_arguments(job: ResolvedJob) -> dict[str, Any]:
 
 
 def _training_gpus(job: ResolvedJob) -> int | None:
-    """GPUs that train: all when colocated, else those of `actorNodes`, else of all nodes but one."""
+    """GPUs that train: all when colocated, else those of `actorNodes` (a preset may say), else of all nodes but one."""
     nodes = job.spec.trainer.nodes
     if not job.config["colocate"]:
-        nodes = job.spec.trainer.config.actor_nodes or nodes - 1
+        nodes = job.config.get("actorNodes") or nodes - 1
     return nodes * job.gpus_per_node or None

@@ -83,6 +83,7 @@ def test_a_preset_gives_the_length_and_the_adapters_that_the_job_leaves_out() ->
     newer = {"trainer.config.milesSrcCommit": NEW, "trainer.maxSeqLen": None}
     long = resolve(miles(newer | {"trainer.preset": "glm47-flash-async", "trainer.mode": "async"}), hrl.SETTINGS)
     assert long.document(1)["maxSeqLen"] == 16384
+    assert long.config["actorNodes"] == 1
     adapters = resolve(miles(newer | {"trainer.preset": "glm52-lora"}), hrl.SETTINGS).document(1)
     assert (adapters["lora"]["rank"], adapters["maxSeqLen"]) == (16, 65536)
 

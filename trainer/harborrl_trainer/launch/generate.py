@@ -59,7 +59,7 @@ def _preset(preset: Preset) -> dict[str, Any]:
 
 def _typed_fields(preset: Preset) -> dict[str, Any]:
     """Fields of `trainer.config` that the preset's flags set, as values of their type."""
-    out: dict[str, Any] = {}
+    out: dict[str, Any] = {"actorNodes": 1} if preset.sizing == "async" else {}
     for name, field in HarborFrameworkConfig.__dataclass_fields__.items():
         words = next((words for words in preset.arguments if words[0] == "--" + name.replace("_", "-")), None)
         if words is None and name in _ABSENT_MEANS_FALSE:
