@@ -195,6 +195,10 @@ def _module(name: str, **members: object) -> None:
     parts = name.split(".")
     for length in range(1, len(parts) + 1):
         sys.modules.setdefault(".".join(parts[:length]), _StandIn(".".join(parts[:length])))
+        if length > 1:
+            setattr(
+                sys.modules[".".join(parts[: length - 1])], parts[length - 1], sys.modules[".".join(parts[:length])]
+            )
     vars(sys.modules[name]).update(members)
 
 
@@ -269,7 +273,7 @@ def main() -> None:
     parser_check = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(parser_check)
     for question in json.load(sys.stdin):
-        answer = parser_check.check(question["argv"], question.get("depth", "parse"))
+        answer = parser_check.check(question["argv"], question.get("depth", "parse"), question.get("env"))
         sys.stdout.write(json.dumps(answer) + "\n")
 
 

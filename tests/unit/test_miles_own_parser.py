@@ -47,7 +47,8 @@ def miles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def judged(miles: Path, *options: str, argvs: dict[str, list[str]], depth: str = "parse") -> dict[str, Any]:
     """The verdict on each command line; one process for all, since Miles takes long to import."""
-    questions = json.dumps([{"argv": argv, "depth": depth} for argv in argvs.values()])
+    env = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    questions = json.dumps([{"argv": argv, "env": env, "depth": depth} for argv in argvs.values()])
     command = [sys.executable, "-W", "ignore", str(ROOT / "scripts/miles_parser.py"), "--miles", str(miles), *options]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(  # noqa: S603 - our own script
