@@ -41,6 +41,7 @@ test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases o
 
 test-cluster: may-start .venv/ready  ## every test on the real cluster, the long fault runs included
 	@$(PY) -m demo prepare
+	@$(PY) -m images build miles-shaped && $(PY) -m devcluster load localhost/harborrl/miles-shaped:dev
 	@$(PY) -m devcluster up --with kueue --with kwok
 	@$(PY) -m pytest -m cluster
 

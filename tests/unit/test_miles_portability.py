@@ -40,7 +40,7 @@ def test_the_driver_imports_the_standard_library_alone(tmp_path: Path) -> None:
 
 
 def test_the_copy_runs_on_python_3_10_itself(tmp_path: Path) -> None:
-    python = next((found for name in ("python3.10",) if (found := shutil.which(name))), None)
+    python = shutil.which("python3.10")
     if python is None or _version(python) != "3.10":
         pytest.skip("there is no Python 3.10 on this machine")
     export(tmp_path)

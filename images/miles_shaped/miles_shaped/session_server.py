@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-SCRIPT = os.environ.get("MILES_SHAPED_SCRIPT", "```bash\nls\n```|TASK_COMPLETE").split("|")
+SCRIPT = os.environ.get("MILES_SHAPED_SCRIPT", "```sh\necho hello > /app/greeting.txt\n```\nTASK_DONE").split("|")
 """What the model says, turn by turn, `|` between; the last one again and again."""
 
 

@@ -1,6 +1,5 @@
 """Reads and completes an argv that the launch made: values of flags, and what only Miles' own file can say."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +44,8 @@ def with_settings(launch: Launch, settings: Mapping[str, Any], folder: Path) -> 
     if not settings:
         return launch
     path = value_of(launch.argv, CONFIG_FLAG) or str(folder / CONFIG_FILE)
-    text = json.dumps({**_config(launch), **settings}, indent=1) + "\n"  # JSON is YAML
+    # Not as JSON: YAML takes its 2e-06 for a string.
+    text = yaml.safe_dump({**_config(launch), **settings}, sort_keys=False, allow_unicode=True)
     argv = launch.argv if value_of(launch.argv, CONFIG_FLAG) else (*launch.argv, CONFIG_FLAG, path)
     return replace(launch, argv=argv, files={**launch.files, path: text})
 
