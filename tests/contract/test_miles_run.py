@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harborrl_trainer.layout import RunLayout
-from support.miles_run import OLD_COMMIT, Run, is_alive
+from support.miles_run import OLD_COMMIT, Run, is_alive, torch_file
 
 
 @pytest.fixture
@@ -185,6 +185,33 @@ def test_a_failure_of_miles_becomes_an_exit_code_and_a_sentence(run: Run, how: s
     done = run.run(MILES_SHAPED_FAIL=f"0 training {how}")
     assert done.exit_code == code, done.said
     assert says in done.last_line
+
+
+def test_rollouts_go_through_the_functions_that_the_arguments_name(tmp_path: Path) -> None:
+    functions = (
+        *("--custom-generate-function-path", "miles.rollout.generate_hub.agentic_tool_call.generate"),
+        *("--custom-agent-function-path", "support.miles_agent.run"),
+        *("--custom-rm-path", "support.miles_agent.reward"),
+        *("--dynamic-sampling-filter-path", "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"),
+        "--use-session-server",
+    )
+    run = Run.of(tmp_path, more=functions, config__numRollout=2, config__nSamplesPerPrompt=2)
+    done = run.run()
+    assert done.exit_code == 0, done.said
+    dump = torch_file.load(run.mine().rollout_file(1))
+    assert {sample["status"] for sample in dump["samples"]} == {"completed"}
+    assert [sample["reward"] for sample in dump["samples"]] == [0.5] * 4
+    assert {sample["metadata"]["instance"] for sample in dump["samples"]} == {"one", "three"}
+    for sample in dump["samples"]:
+        assert len(sample["tokens"]) == len(sample["loss_mask"]) == len(sample["rollout_log_probs"])
+        assert 0 < sum(sample["loss_mask"]) < len(sample["loss_mask"])
+
+
+@pytest.mark.parametrize("flag", ["--bogus-flag", "--save-trigger"])
+def test_an_argument_that_miles_does_not_know_is_a_configuration_error(tmp_path: Path, flag: str) -> None:
+    done = Run.of(tmp_path, more=(flag, "3")).run()
+    assert done.exit_code == 64, done.said
+    assert flag in done.last_line
 
 
 def test_a_start_at_0_beside_a_checkpoint_is_refused_with_65(run: Run) -> None:

@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from miles_shaped import torch_file
 
 from harborrl_trainer import index
 from harborrl_trainer.index import Claim
@@ -20,6 +22,8 @@ from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine.plan import Plan
 from harborrl_trainer.miles_plan.planning import Planner
 from support import jobs
+
+__all__ = ["OLD_COMMIT", "Process", "Run", "is_alive", "launch", "torch_file"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPED = ROOT / "images" / "miles_shaped"
@@ -47,7 +51,6 @@ def launch(job: JobDocument, start: Start) -> Launch:
         argv += ["--save-trigger-sentinel", str(start.checkpoints / "save-trigger")]
     if job.lora:
         argv += ["--lora-rank", str(job.lora.rank)]
-        argv += ["--lora-adapter-path", str(start.load)] if start.load else []
     elif start.load:
         argv += ["--load", str(start.load)]
         argv += [] if start.optimizer else ["--no-load-optim"]
@@ -62,9 +65,13 @@ class Run:
     volumes: Path
     job: JobDocument
     environment: dict[str, str] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
+    """Further words of the argv."""
 
     @classmethod
-    def of(cls, volumes: Path, environment: dict[str, str] | None = None, **changes: Any) -> "Run":
+    def of(
+        cls, volumes: Path, environment: dict[str, str] | None = None, more: tuple[str, ...] = (), **changes: Any
+    ) -> "Run":
         if not (volumes / "tasks").exists():
             jobs.make_volumes(volumes)
             jobs.make_model(volumes / "models" / "tiny")
@@ -81,13 +88,17 @@ class Run:
             "config__milesSrcCommit": "31f1ca961",
             "checkpoint": {"keep": 2, "graceSeconds": 20},
         }
-        return cls(volumes, jobs.job(volumes, **(placed | changes)), environment or {})
+        return cls(volumes, jobs.job(volumes, **(placed | changes)), environment or {}, more)
 
     def mine(self, incarnation: int = 1, attempt: int = 1) -> IncarnationLayout:
         return RunLayout.of(self.job).incarnation(attempt, incarnation)
 
     def planner(self) -> Planner:
-        return Planner(self.job, launch, {})
+        def with_more(job: JobDocument, start: Start) -> Launch:
+            made = launch(job, start)
+            return replace(made, argv=(*made.argv, *self.more), env={**made.env, "PYTHONPATH": str(ROOT / "tests")})
+
+        return Planner(self.job, with_more, {})
 
     def plan(self, incarnation: int = 1, attempt: int = 1) -> Plan:
         """Made as the supervisor makes it, without what needs an agent server and free ports."""

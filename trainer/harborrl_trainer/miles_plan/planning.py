@@ -1,7 +1,7 @@
 """Job and volume -> the plan of one incarnation, its claim, and the files that Miles will read. Once an incarnation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harborrl_trainer import files, index
@@ -78,7 +78,7 @@ class Planner:
 
     def _launch(self, mine: IncarnationLayout, begin: Resume) -> Launch:
         adapter = begin.checkpoint / "adapter" if begin.how is How.ADAPTER and begin.checkpoint else None
-        load = {How.MODEL: None, How.RELEASE: begin.checkpoint, How.FULL: _view(mine), How.ADAPTER: adapter}[begin.how]
+        load = {How.RELEASE: begin.checkpoint, How.FULL: _view(mine)}.get(begin.how)
         if (adapter is not None) != (self.job.lora is not None) and begin.how is not How.MODEL:
             has, wants = ("a LoRA adapter", "full weights") if adapter else ("full weights", "a LoRA adapter")
             raise ConfigurationError(
@@ -92,14 +92,16 @@ class Planner:
             checkpoints=mine.checkpoints,
             files=folder_of(mine),
             load=load,
-            start_rollout=begin.first_rollout,
+            start_rollout=begin.first_rollout if load else 0,
             optimizer=begin.optimizer,
         )
+        made = self.launch(self.job, start)
         settings: dict[str, object] = {} if begin.how is How.MODEL else {"start_rollout_id": begin.first_rollout}
         if adapter is not None:
-            # Under LoRA Miles loads the base model from here, and its place in the data set too.
+            # For Miles a start like the first, but for these three: ids go on, and so does the place in the data set.
+            made = replace(made, argv=(*made.argv, "--lora-adapter-path", str(adapter)))
             settings["load"] = str(_view(mine))
-        return arguments.with_settings(self.launch(self.job, start), settings, folder_of(mine))
+        return arguments.with_settings(made, settings, folder_of(mine))
 
     def _claim(self, mine: IncarnationLayout, begin: Resume) -> None:
         resumed = begin.checkpoint if begin.how in (How.FULL, How.ADAPTER) else None
