@@ -61,7 +61,7 @@ def test_nodes_and_agent_server_are_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answers", "error", "says"),
     [
-        (Answers(nodes=[[8.0]]), InfrastructureError, "1 of 2 nodes have joined, 1 with 8 GPUs after 300 s"),
+        (Answers(nodes=[[8.0]]), InfrastructureError, "1 of 2 nodes have joined, 1 with 8 GPUs after 1800 s"),
         (Answers(nodes=[[8.0, 4.0]]), InfrastructureError, "2 of 2 nodes have joined, 1 with 8 GPUs"),
         (Answers(local=4), InfrastructureError, "the head sees 4 of 8 GPUs"),
         (Answers(health=[None]), InfrastructureError, "http://agent does not answer for 60 s"),

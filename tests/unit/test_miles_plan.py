@@ -129,8 +129,9 @@ def test_adjustments_and_a_missing_trigger_are_noted(tmp_path: Path) -> None:
         made = launch(job, start)  # type: ignore[arg-type]  # the job as it came
         return replace(made, adjustments=(Adjustment("--colocate", "false", "mode async"),))
 
-    assert planned(run, adjusted).notices[0] == "--colocate is false: mode async"
-    assert "no save trigger" in planned(run, adjusted).notices[-1]
+    trigger, colocate = planned(run, adjusted).notices
+    assert "no save trigger" in trigger
+    assert colocate == "--colocate is false: mode async"
 
 
 def test_settings_go_into_the_users_configuration_file_and_win(tmp_path: Path) -> None:
@@ -225,3 +226,12 @@ async def test_planning_that_takes_long_keeps_the_supervisor_free(monkeypatch: p
     monkeypatch.setattr("harborrl_trainer.supervisor.entry.PATIENCE_SECONDS", 10)
     with pytest.raises(OSError, match="the volume is gone"):
         await entering.entry(MINE)
+
+
+def test_without_a_data_set_of_its_own_miles_keeps_no_place_in_one(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, recipeArgs="--disable-rollout-global-dataset")
+    place = megatron_checkpoint(run.mine(1, 1).checkpoints, 1)
+    sealing.data_state(place.parent, 1).unlink()
+    plan = planned(run)
+    assert (plan.first_rollout, plan.data_state) == (2, False)
+    assert not any("data set" in notice for notice in plan.notices)

@@ -23,8 +23,8 @@ from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 from harborrl_trainer.miles_engine.plan import Checks, Server
 
 SERVER_WAIT_SECONDS = 60.0
-NODES_WAIT_SECONDS = 300.0
-"""For the other pods of a cluster whose head is up: an image pull and Ray's start."""
+NODES_WAIT_SECONDS = 1800.0
+"""For the other pods of a cluster whose head is up: Miles' image has tens of gigabytes, and each node pulls its own."""
 _PAUSE = 2.0
 _NODES = """
 import json, ray

@@ -4,6 +4,7 @@ Miles' launchers end leftovers by name (`pkill -9 sglang`), which also ends thos
 only what this driver started, and the kernel ends it with the driver, should that be killed.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -81,7 +82,8 @@ class Child:
     def _pass_on(self) -> None:
         pipe = self._process.stdout
         while pipe is not None and (data := os.read(pipe.fileno(), _READ)):
-            self._out.write(data)
-            self._out.flush()
             self._tail += data
+            with contextlib.suppress(OSError):  # a log that takes no more must not hold Miles up
+                self._out.write(data)
+                self._out.flush()
             del self._tail[:-TAIL_BYTES]

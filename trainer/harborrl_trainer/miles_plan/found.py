@@ -10,6 +10,11 @@ from harborrl_trainer.miles_engine import sealing
 from harborrl_trainer.miles_plan.resume import NO_RUN, Foreign, Found, How, decide
 
 
+def keeps_data_state(job: JobDocument) -> bool:
+    """Whether Miles saves its place in the data set: it does unless it is told to have no data set of its own."""
+    return "--disable-rollout-global-dataset" not in f"{job.recipe_args} {job.extra_args}".split()
+
+
 def in_run(run: RunLayout, *, data_state: bool = True) -> list[Found]:
     """Every `iter_*` of the run, oldest incarnation first. `data_state`: whether Miles saves its place in the data."""
     found = []

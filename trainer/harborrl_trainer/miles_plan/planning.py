@@ -62,7 +62,7 @@ class Planner:
     def _plan(self, mine: IncarnationLayout) -> Plan:
         run = RunLayout.of(self.job)
         _check(self.job)
-        saved = found.in_run(run)
+        saved = found.in_run(run, data_state=found.keeps_data_state(self.job))
         begin = resume.decide(saved, index.read_claims(run.index), found.source_of(self.job))
         launch = self._launch(mine, begin)
         total = arguments.setting(launch, "num_rollout")
@@ -116,7 +116,6 @@ class Planner:
         index.add_claim(RunLayout.of(self.job).index, claim)
 
     def _of(self, mine: IncarnationLayout, begin: Resume, launch: Launch, saved: Sequence[Found]) -> Plan:
-        state = not arguments.has_flag(launch.argv, "--disable-rollout-global-dataset")
         trigger = arguments.value_of(launch.argv, "--save-trigger-sentinel") or ""
         adjusted = [f"{one.what} is {one.value}: {one.reason}" for one in launch.adjustments]
         return Plan(
@@ -132,12 +131,12 @@ class Planner:
             trigger=trigger,
             grace_seconds=self.job.checkpoint.grace_seconds,
             checks=_checks(self.job),
-            data_state=state,
+            data_state=found.keeps_data_state(self.job),
             tells_trained=arguments.has_flag(launch.argv, "--dump-details"),
             seals=tuple(Seal(str(one.checkpoints), one.rollout, not one.data_problem) for one in begin.seals),
             set_aside=tuple(SetAside(str(one.path), one.problem) for one in begin.set_aside),
             retention=_retention(self.job, begin, saved),
-            notices=(*adjusted, *begin.notices, *([] if trigger else [NO_TRIGGER])),
+            notices=(*begin.notices, *([] if trigger else [NO_TRIGGER]), *adjusted),
         )
 
     def _environment(self, wanted: Mapping[str, str]) -> dict[str, str]:

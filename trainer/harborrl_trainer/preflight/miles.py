@@ -21,7 +21,11 @@ def check_resume(job: JobDocument) -> Outcome:
     """
     run = RunLayout.of(job)
     try:
-        begin = resume.decide(found.in_run(run), index.read_claims(run.index), found.source_of(job))
+        begin = resume.decide(
+            found.in_run(run, data_state=found.keeps_data_state(job)),
+            index.read_claims(run.index),
+            found.source_of(job),
+        )
     except RestartAtZeroError as error:
         return Outcome([refuse("resume", "RestartAtZero", str(error))])
     except TrainerError as error:

@@ -17,7 +17,7 @@ from harborrl_trainer.supervisor.verdict import Driver
 SCHEMA_VERSION = 1
 WRITE_SECONDS = 10.0
 """Least time between two writes while a run is on: a thousand jobs then cost at most 100 writes a second."""
-NOTICES, NOTICE_LIMIT = 10, 300
+NOTICES, NOTICE_LIMIT = 10, 256
 """Of the driver's: so many, of so many characters each."""
 LOAD_WRITE_SECONDS = 60.0
 """The same when nothing but the agent server's load has changed, which it does all the time."""
