@@ -187,6 +187,14 @@ def test_a_failure_of_miles_becomes_an_exit_code_and_a_sentence(run: Run, how: s
     assert says in done.last_line
 
 
+def test_what_our_rollout_layer_gave_the_run_up_for_comes_before_miles_own_words(run: Run) -> None:
+    given_up = run.mine().checkpoints.parent / "launch" / "verdict.json"
+    given_up.parent.mkdir(parents=True)
+    given_up.write_text(json.dumps({"schemaVersion": 1, "exitCode": 69, "message": "every group was aborted"}))
+    done = run.run(MILES_SHAPED_FAIL="0 training bug")
+    assert (done.exit_code, done.last_line) == (69, "rollout: every group was aborted")
+
+
 def test_rollouts_go_through_the_functions_that_the_arguments_name(tmp_path: Path) -> None:
     functions = (
         *("--custom-generate-function-path", "miles.rollout.generate_hub.agentic_tool_call.generate"),

@@ -235,3 +235,11 @@ def test_without_a_data_set_of_its_own_miles_keeps_no_place_in_one(tmp_path: Pat
     plan = planned(run)
     assert (plan.first_rollout, plan.data_state) == (2, False)
     assert not any("data set" in notice for notice in plan.notices)
+
+
+def test_task_directories_become_rows_that_miles_can_read(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, data={"tasks": {"root": str(tmp_path / "tasks")}})
+    assert planned(run).ending is None
+    rows = (run.mine(1, 2).checkpoints.parent / "launch" / "prompts.jsonl").read_text().splitlines()
+    assert [json.loads(row)["metadata"]["instance_id"] for row in rows] == ["one", "three", "two"]
+    assert json.loads(rows[0])["prompt"] == "Write hello into greeting.txt."

@@ -1,5 +1,6 @@
 """Job and volume -> the plan of one incarnation, its claim, and the files that Miles will read. Once an incarnation."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +20,13 @@ from harborrl_trainer.miles_plan.resume import Found, How, Resume
 from harborrl_trainer.miles_plan.view import make_view
 from harborrl_trainer.preflight import data, model
 from harborrl_trainer.preflight.findings import Finding
+from harborrl_trainer.prompts import read_prompts
 
 ROOTS = ("/root/miles", "/root/miles-src", "/sgl-workspace/miles")
 """Where images of Miles have its checkout."""
 VERDICT_FILE = "verdict.json"
+PROMPTS_FILE = "prompts.jsonl"
+"""Where the launch looks for the prompts of a job that names task directories."""
 FUNCTIONS = "harborrl_trainer/miles/pythonpath"
 """Where `swe_agent_function` and `generate` are modules of their own, as Miles' launchers name them."""
 LAUNCH_FOLDER = "launch"
@@ -72,7 +76,7 @@ class Planner:
             return Plan(*mine.id, ending=Ending(FINISHED, said), env=self._environment({}))
         if begin.how in (How.FULL, How.ADAPTER):
             make_view(_view(mine), begin, self.job.model.ref_load or self.job.model.path)
-        for path, text in launch.files.items():
+        for path, text in {**launch.files, **_prompts(self.job, mine)}.items():
             files.replace(Path(path), text)
         return self._of(mine, begin, launch, saved)
 
@@ -173,6 +177,18 @@ NO_TRIGGER = (
 
 def folder_of(mine: IncarnationLayout) -> Path:
     return mine.checkpoints.parent / LAUNCH_FOLDER
+
+
+def _prompts(job: JobDocument, mine: IncarnationLayout) -> dict[str, str]:
+    """Miles reads rows alone: task directories become them."""
+    if job.data.tasks is None:
+        return {}
+    rows = (
+        {"prompt": prompt.text, "metadata": {**prompt.metadata, "instance_id": prompt.instance_id}}
+        for prompt in read_prompts(job.data).prompts
+    )
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return {str(folder_of(mine) / PROMPTS_FILE): text}
 
 
 def _view(mine: IncarnationLayout) -> Path:
