@@ -20,13 +20,14 @@ from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine.plan import Plan
-from harborrl_trainer.miles_plan.planning import Planner
+from harborrl_trainer.miles_plan.planning import MakeLaunch, Planner
 from support import jobs
 
 __all__ = ["OLD_COMMIT", "Process", "Run", "is_alive", "launch", "torch_file"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPED = ROOT / "images" / "miles_shaped"
+FLAGS = ROOT / "trainer" / "harborrl_trainer" / "launch" / "data"
 OLD_COMMIT = "9a003644739f4e6dd509e2e8337e8ae7e571941c"
 TIMEOUT_SECONDS = 60.0
 
@@ -58,6 +59,13 @@ def launch(job: JobDocument, start: Start) -> Launch:
     return Launch(argv=tuple(argv), env={"AGENT_MODEL_NAME": "model"})
 
 
+def product_launch() -> MakeLaunch:
+    """What the supervisor uses."""
+    from harborrl_trainer.launch import launch as product  # noqa: PLC0415 - reads the tables of Miles' versions
+
+    return product
+
+
 @dataclass
 class Run:
     """Incarnations of one job, each a process like the one that Ray starts in Miles' container."""
@@ -67,10 +75,17 @@ class Run:
     environment: dict[str, str] = field(default_factory=dict)
     more: tuple[str, ...] = ()
     """Further words of the argv."""
+    make: MakeLaunch = launch
 
     @classmethod
     def of(
-        cls, volumes: Path, environment: dict[str, str] | None = None, more: tuple[str, ...] = (), **changes: Any
+        cls,
+        volumes: Path,
+        environment: dict[str, str] | None = None,
+        *,
+        more: tuple[str, ...] = (),
+        make: MakeLaunch = launch,
+        **changes: Any,
     ) -> "Run":
         if not (volumes / "tasks").exists():
             jobs.make_volumes(volumes)
@@ -88,32 +103,33 @@ class Run:
             "config__milesSrcCommit": "31f1ca961",
             "checkpoint": {"keep": 2, "graceSeconds": 20},
         }
-        return cls(volumes, jobs.job(volumes, **(placed | changes)), environment or {}, more)
+        return cls(volumes, jobs.job(volumes, **(placed | changes)), environment or {}, more, make)
 
     def mine(self, incarnation: int = 1, attempt: int = 1) -> IncarnationLayout:
         return RunLayout.of(self.job).incarnation(attempt, incarnation)
 
     def planner(self) -> Planner:
         def with_more(job: JobDocument, start: Start) -> Launch:
-            made = launch(job, start)
+            made = self.make(job, start)
             return replace(made, argv=(*made.argv, *self.more), env={**made.env, "PYTHONPATH": str(ROOT / "tests")})
 
         return Planner(self.job, with_more, {})
 
-    def plan(self, incarnation: int = 1, attempt: int = 1) -> Plan:
-        """Made as the supervisor makes it, without what needs an agent server and free ports."""
+    def plan(self, incarnation: int = 1, attempt: int = 1, *, checked: bool = False) -> Plan:
+        """Made as the supervisor makes it; not `checked`: without what needs an agent server and free ports."""
         mine = self.mine(incarnation, attempt)
         for folder in (mine.checkpoints, mine.rollout_data, mine.train_data, mine.trials):
             folder.mkdir(parents=True, exist_ok=True)
         path = self.planner().plan(attempt, incarnation)
         document = json.loads(path.read_text())
-        document["checks"] |= {"server": None, "ports": []}
+        if not checked:
+            document["checks"] |= {"server": None, "ports": []}
         document["tick_seconds"] = 0.1
         path.write_text(json.dumps(document))
         return plans.load(path)
 
-    def start(self, incarnation: int = 1, **environment: str) -> "Process":
-        self.plan(incarnation)
+    def start(self, incarnation: int = 1, *, checked: bool = False, **environment: str) -> "Process":
+        self.plan(incarnation, checked=checked)
         return Process(
             [sys.executable, "-m", "harborrl_trainer.miles_engine", str(self._plan_file(incarnation))],
             self.volumes / f"driver-{incarnation}.log",
@@ -121,13 +137,14 @@ class Run:
                 **os.environ,
                 "PYTHONPATH": str(ROOT / "trainer"),
                 "HARBORRL_MILES_ROOT": str(SHAPED),
+                "MILES_SHAPED_FLAGS": str(FLAGS),
                 **self.environment,
                 **environment,
             },
         )
 
-    def run(self, incarnation: int = 1, **environment: str) -> "Process":
-        process = self.start(incarnation, **environment)
+    def run(self, incarnation: int = 1, *, checked: bool = False, **environment: str) -> "Process":
+        process = self.start(incarnation, checked=checked, **environment)
         process.wait()
         return process
 
