@@ -16,7 +16,7 @@ from miles_shaped import torch_file
 from harborrl_trainer import index
 from harborrl_trainer.index import Claim
 from harborrl_trainer.job import JobDocument
-from harborrl_trainer.launch.seam import Launch, Start
+from harborrl_trainer.launch.seam import Adjustment, Launch, Start
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine.plan import Plan
@@ -57,6 +57,9 @@ def launch(job: JobDocument, start: Start) -> Launch:
         argv += [] if start.optimizer else ["--no-load-optim"]
     argv += ["--no-save-optim"] if job.config.no_save_optim else []
     return Launch(argv=tuple(argv), env={"AGENT_MODEL_NAME": "model"})
+
+
+NO_TRIGGER = Adjustment("checkpoint on request", "none", "a stop waits for the next periodic checkpoint")
 
 
 def product_launch() -> MakeLaunch:

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from harborrl_trainer.errors import ConfigurationError
-from harborrl_trainer.launch.seam import Adjustment, Launch, Start
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import IncarnationId
 from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine import sealing
@@ -21,7 +22,7 @@ from harborrl_trainer.supervisor.entry import Entering, by_plan
 from harborrl_trainer.supervisor.ray_api import RayApi
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
 from support.miles_files import lora_checkpoint, megatron_checkpoint
-from support.miles_run import Run, launch
+from support.miles_run import NO_TRIGGER, Run, launch
 from support.supervision import Pod
 
 MINE = IncarnationId(2, 1)
@@ -122,16 +123,16 @@ def test_a_launch_that_is_refused_claims_nothing(run: Run) -> None:
     assert run.claims() == ()
 
 
-def test_adjustments_and_a_missing_trigger_are_noted(tmp_path: Path) -> None:
-    run = Run.of(tmp_path, config__milesSrcCommit="9a003644739f4e6dd509e2e8337e8ae7e571941c")
+def test_adjustments_are_noted_after_what_the_volume_lacks(run: Run) -> None:
+    megatron_checkpoint(run.mine(1, 1).checkpoints, 1, optimizer=False)
+    assert planned(run, adjusted).notices == (
+        "iter_0000001 holds no optimizer state: the optimizer starts cold (config.noSaveOptim)",
+        "checkpoint on request is none: a stop waits for the next periodic checkpoint",
+    )
 
-    def adjusted(job: object, start: Start) -> Launch:
-        made = launch(job, start)  # type: ignore[arg-type]  # the job as it came
-        return replace(made, adjustments=(Adjustment("--colocate", "false", "mode async"),))
 
-    trigger, colocate = planned(run, adjusted).notices
-    assert "no save trigger" in trigger
-    assert colocate == "--colocate is false: mode async"
+def adjusted(job: JobDocument, start: Start) -> Launch:
+    return replace(launch(job, start), adjustments=(NO_TRIGGER,))
 
 
 def test_settings_go_into_the_users_configuration_file_and_win(tmp_path: Path) -> None:
@@ -191,9 +192,9 @@ def test_arguments_that_cannot_be_made_are_refused_before_anything_is_held(run: 
 async def test_the_supervisor_submits_the_plans_driver_with_its_environment_and_reports_its_notices(
     tmp_path: Path,
 ) -> None:
-    run = Run.of(tmp_path, config__milesSrcCommit="9a003644739f4e6dd509e2e8337e8ae7e571941c")
+    run = Run.of(tmp_path)
     pod = Pod(tmp_path)
-    planner = Planner(run.job, launch, {"HARBORRL_CODE": "/opt/code"})
+    planner = Planner(run.job, adjusted, {"HARBORRL_CODE": "/opt/code"})
     async with pod.ray.client() as client:
         world = World(RayApi(client), pod.cluster, pod.marks, pod.agents, pod.clock.now, pod.clock.sleep, print)
         supervisor = Supervisor(run.job, 1, world, by_plan(planner.plan))
@@ -206,7 +207,7 @@ async def test_the_supervisor_submits_the_plans_driver_with_its_environment_and_
     env = submitted.body["runtime_env"]["env_vars"]
     assert env["PYTHONPATH"].startswith("/opt/code:")
     assert env == json.loads(plan.read_text())["env"]
-    assert "no save trigger" in pod.cluster.last["notices"][-1]
+    assert pod.cluster.last["notices"] == list(plans.load(plan).notices) != []
     assert pod.cluster.last["resume"]["firstRollout"] == 0
 
 

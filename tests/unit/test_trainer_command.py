@@ -45,11 +45,14 @@ def test_wrong_arguments_end_with_64_and_one_line(tmp_path: Path) -> None:
     assert "--attempt" in line
 
 
-def test_the_miles_engine_is_refused_until_it_is_there(tmp_path: Path) -> None:
-    document = jobs.job(tmp_path, engine="miles").model_dump_json(by_alias=True)
-    done = command(tmp_path, "run", "--attempt", "1", "--incarnation", "1", document=document)
+def test_a_miles_run_ends_by_what_its_plan_says(tmp_path: Path) -> None:
+    jobs.make_volumes(tmp_path)
+    config = tmp_path / "elsewhere.json"
+    config.write_text(jobs.job(tmp_path, engine="miles").model_dump_json(by_alias=True))
+    done = command(tmp_path, "run", "--config", str(config), document="{}")
     assert done.returncode == 64
-    assert done.stderr.splitlines()[-1].startswith("trainer.engine: 'miles' is not part of this version")
+    assert done.stdout.splitlines()[-1].startswith(f"{tmp_path}/models/tiny is not a directory.")
+    assert (tmp_path / "checkpoints/research/quickstart-5f0c2a9e/a1/i1/launch/plan.json").exists()
 
 
 def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def _add_tail(context: Context, line: CommandLine, notes: list[Adjustment]) -> N
         line.put(context.version.sentinel, start.checkpoints / SENTINEL)
     else:
         reason = (
-            f"Miles {context.version.short} saves on its interval alone: a stop, a suspend or a preemption loses up to"
-            " saveInterval rollouts"
+            f"Miles {context.version.short} saves on its interval alone: a stop waits for the next periodic checkpoint"
+            " (config.saveInterval), a preemption loses what was trained since the last one"
         )
         notes.append(Adjustment("checkpoint on request", "none", reason))
     if "trajectory" not in context.version.dumps:

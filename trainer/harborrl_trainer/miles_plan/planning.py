@@ -97,6 +97,7 @@ class Planner:
             files=folder_of(mine),
             load=load,
             start_rollout=begin.first_rollout if load else 0,
+            code=Path(self._code),
             optimizer=begin.optimizer,
         )
         made = self.launch(self.job, start)
@@ -140,13 +141,16 @@ class Planner:
             seals=tuple(Seal(str(one.checkpoints), one.rollout, not one.data_problem) for one in begin.seals),
             set_aside=tuple(SetAside(str(one.path), one.problem) for one in begin.set_aside),
             retention=_retention(self.job, begin, saved),
-            notices=(*begin.notices, *([] if trigger else [NO_TRIGGER]), *adjusted),
+            notices=(*begin.notices, *adjusted),
         )
+
+    @property
+    def _code(self) -> str:
+        return self.environment.get(CODE_VARIABLE) or str(Path(__file__).resolve().parents[2])
 
     def _environment(self, wanted: Mapping[str, str]) -> dict[str, str]:
         """Our half first on the path of every process of Miles, on every node."""
-        code = self.environment.get(CODE_VARIABLE) or str(Path(__file__).resolve().parents[2])
-        ours = [code, f"{code}/{FUNCTIONS}"]
+        ours = [self._code, f"{self._code}/{FUNCTIONS}"]
         theirs = [part for part in wanted.get("PYTHONPATH", "").split(":") if part]
         path = ":".join(dict.fromkeys([*ours, *theirs]))
         return {**wanted, "PYTHONPATH": path}
@@ -167,12 +171,6 @@ def for_rollouts(job: JobDocument, mine: IncarnationLayout, first_rollout: int) 
         "HARBORRL_START_ROLLOUT": str(first_rollout),
         "HARBORRL_VERDICT_FILE": str(folder_of(mine) / VERDICT_FILE),
     }
-
-
-NO_TRIGGER = (
-    "this version of Miles has no save trigger: a stop waits for the next periodic checkpoint (config.saveInterval), "
-    "and a preemption loses what was trained since the last one"
-)
 
 
 def folder_of(mine: IncarnationLayout) -> Path:
