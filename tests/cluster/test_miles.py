@@ -6,36 +6,23 @@ without learning. What this cannot show is listed in its README.
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from support.kube import PODS, Manifest, condition, name_of
-from support.workspace import Workspace, example, json_lines, trained
+from support.miles_job import IMAGE, ROLLOUTS, miles_job
+from support.workspace import Workspace, json_lines, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
 NAME = "shaped"
-IMAGE = "localhost/harborrl/miles-shaped:dev"
-ROLLOUTS = 8
 SECONDS = 300
 """Longest wait for one thing; a rollout takes a few seconds of trials and the stand-in's step."""
-CHANGES: dict[str, Any] = {
-    "data": {"jsonl": "eval.jsonl"},
-    "model.type": "qwen2.5-0.5B",
-    "trainer.engine": "miles",
-    "trainer.image": IMAGE,
-    "trainer.nodes": 2,
-    "trainer.config.numRollout": ROLLOUTS,
-    "trainer.config.saveInterval": 2,
-    "trainer.config.milesSrcCommit": "31f1ca961a94cb860cec3b2dea34ec332bfa8f76",
-    "trainer.env": [{"name": "MILES_SHAPED_STEP_SECONDS", "value": "4"}],
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _run(workspace: Workspace) -> Iterator[None]:
-    workspace.apply(example("job.yaml", CHANGES, name=NAME))
+    workspace.apply(miles_job(NAME))
     yield
     workspace.delete(NAME)
     workspace.until_held(lambda held: not held, NAME, timeout=60)

@@ -26,7 +26,7 @@ def free_ports() -> tuple[int, int]:
         return one.getsockname()[1], other.getsockname()[1]
 
 
-def run_beside(tmp_path: Path, port: int, **changes: object) -> Run:
+def run_beside(tmp_path: Path, port: int) -> Run:
     session, router = free_ports()
     return Run.of(
         tmp_path,
@@ -38,7 +38,6 @@ def run_beside(tmp_path: Path, port: int, **changes: object) -> Run:
         ports={"session": session, "sessionCount": 1, "router": router},
         trainerHost="127.0.0.1",
         agentServer__url=f"http://127.0.0.1:{port}",
-        **changes,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine.export import PACKAGE, PARTS, SOURCE, export
 from harborrl_trainer.miles_engine.plan import Checks, Ending, Plan, Retention, Seal, Server, SetAside
@@ -89,7 +90,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_what_is_no_plan_is_refused_with_a_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(plans.ConfigurationError, match="no plan of this version"):
+    with pytest.raises(ConfigurationError, match="no plan of this version"):
         plans.load(path)
 
 
