@@ -50,6 +50,10 @@ def test_its_pod_takes_no_gpu() -> None:
     assert head["rayStartParams"]["num-gpus"] == "1"
 
 
+def start(folder: Path) -> Start:
+    return Start(1, 1, traces=folder / "traces", checkpoints=folder / "checkpoints", files=folder / "files")
+
+
 def parse(arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(SHAPED), "MILES_SHAPED_FLAGS": str(FLAGS)}
     command = [sys.executable, "-c", PARSE, *arguments]
@@ -57,16 +61,14 @@ def parse(arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_takes_every_word_of_the_products_argv(job: JobDocument, tmp_path: Path) -> None:
-    places = {name: tmp_path / name for name in ("traces", "checkpoints", "files")}
-    made = launch(job, Start(attempt=1, incarnation=1, **places))
+    made = launch(job, start(tmp_path))
     done = parse(made.argv[1:])
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0", str(tmp_path / "checkpoints" / "save-trigger")]
 
 
 def test_it_knows_the_flags_of_miles_and_no_other(job: JobDocument, tmp_path: Path) -> None:
-    places = {name: tmp_path / name for name in ("traces", "checkpoints", "files")}
-    made = launch(job, Start(attempt=1, incarnation=1, **places))
+    made = launch(job, start(tmp_path))
     done = parse((*made.argv[1:], "--no-such-flag"))
     assert done.returncode == 2
     assert "unrecognized arguments: --no-such-flag" in done.stderr
