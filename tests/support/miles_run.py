@@ -23,7 +23,7 @@ from harborrl_trainer.miles_engine.plan import Plan
 from harborrl_trainer.miles_plan.planning import MakeLaunch, Planner
 from support import jobs
 
-__all__ = ["OLD_COMMIT", "Process", "Run", "is_alive", "launch", "torch_file"]
+__all__ = ["FLAGS", "OLD_COMMIT", "SHAPED", "Process", "Run", "is_alive", "launch", "torch_file"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPED = ROOT / "images" / "miles_shaped"

@@ -12,6 +12,7 @@ import pytest
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 from harborrl_trainer.miles_engine import checks
 from harborrl_trainer.miles_engine.plan import Checks, Server
+from support.miles_run import FLAGS, SHAPED
 
 COMMIT = "31f1ca961a94cb860cec3b2dea34ec332bfa8f76"
 
@@ -23,6 +24,7 @@ class Answers:
     health: list[dict[str, Any] | None] = field(default_factory=lambda: [{"status": "ok", "capacity": 8}])
     local: int | None = 8
     nodes: list[Sequence[float]] = field(default_factory=lambda: [[8.0, 8.0]])
+    parser: tuple[str, str] = ("accepted", "")
     seconds: float = 0
 
     def world(self) -> checks.World:
@@ -30,6 +32,7 @@ class Answers:
             health=lambda url: self._next(self.health, url),
             local_gpus=lambda: self.local,
             ray_gpus=lambda: self._next(self.nodes, "Ray"),
+            judge=lambda _: self.parser,
             sleep=self._sleep,
             now=lambda: self.seconds,
         )
@@ -45,16 +48,20 @@ class Answers:
         return answer
 
 
+def question(root: Path) -> checks.Question:
+    return checks.Question(["train.py", "--num-rollout", "3"], {}, root)
+
+
 WANTED = Checks(server=Server("http://agent", owned=True, slots=8), nodes=2, gpus_per_node=8)
 
 
 def test_a_container_as_promised_has_nothing_to_note(tmp_path: Path) -> None:
-    assert checks.run_checks(WANTED, tmp_path, Answers().world()) == []
+    assert checks.run_checks(WANTED, question(tmp_path), Answers().world()) == []
 
 
 def test_nodes_and_agent_server_are_waited_for(tmp_path: Path) -> None:
     answers = Answers(health=[None, None, {"status": "ok", "capacity": 8}], nodes=[[8.0], [8.0, 0.0], [8.0, 8.0]])
-    checks.run_checks(WANTED, tmp_path, answers.world())
+    checks.run_checks(WANTED, question(tmp_path), answers.world())
     assert answers.seconds > 0
 
 
@@ -64,6 +71,11 @@ def test_nodes_and_agent_server_are_waited_for(tmp_path: Path) -> None:
         (Answers(nodes=[[8.0]]), InfrastructureError, "1 of 2 nodes have joined, 1 with 8 GPUs after 1800 s"),
         (Answers(nodes=[[8.0, 4.0]]), InfrastructureError, "2 of 2 nodes have joined, 1 with 8 GPUs"),
         (Answers(local=4), InfrastructureError, "the head sees 4 of 8 GPUs"),
+        (
+            Answers(parser=("refused", "unrecognized arguments: --x")),
+            ConfigurationError,
+            r"its own parser refuses the arguments \(unrecognized arguments: --x\)",
+        ),
         (Answers(health=[None]), InfrastructureError, "http://agent does not answer for 60 s"),
         (
             Answers(health=[{"status": "ok", "capacity": 6}]),
@@ -76,12 +88,31 @@ def test_what_is_missing_is_said_with_numbers(
     tmp_path: Path, answers: Answers, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        checks.run_checks(WANTED, tmp_path, answers.world())
+        checks.run_checks(WANTED, question(tmp_path), answers.world())
 
 
 def test_without_nvidia_smi_rays_own_count_is_relied_on(tmp_path: Path) -> None:
-    (notice,) = checks.run_checks(WANTED, tmp_path, Answers(local=None).world())
+    (notice,) = checks.run_checks(WANTED, question(tmp_path), Answers(local=None).world())
     assert notice.startswith("nvidia-smi is missing")
+
+
+def test_a_parser_that_cannot_be_asked_is_noted_and_nothing_more(tmp_path: Path) -> None:
+    (notice,) = checks.run_checks(WANTED, question(tmp_path), Answers(parser=("unknown", "no libcuda")).world())
+    assert notice == "Miles' own parser could not be asked beforehand (no libcuda)"
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"), [((), "accepted"), (("--no-such-flag",), "refused"), (("--num-rollout", "x"), "refused")]
+)
+def test_the_parser_of_the_checkout_itself_is_asked(words: tuple[str, ...], verdict: str) -> None:
+    argv = ["train.py", "--prompt-data", "x", "--num-rollout", "3", *words]
+    asked = checks.Question(argv, {**os.environ, "MILES_SHAPED_FLAGS": str(FLAGS)}, SHAPED)
+    assert checks.ask_parser(asked)[0] == verdict
+
+
+def test_a_checkout_without_miles_says_nothing_about_arguments(tmp_path: Path) -> None:
+    verdict, said = checks.ask_parser(checks.Question(["train.py"], dict(os.environ), tmp_path))
+    assert (verdict, "megatron" in said) == ("unknown", True)
 
 
 def git(root: Path, head: str, *, packed: str = "") -> Path:

@@ -32,7 +32,7 @@ def where_it_begins(commit: str, args: Namespace) -> None:
         for node in ast.parse(text_of(commit, "miles/utils/arguments.py")).body
         if isinstance(node, ast.FunctionDef) and node.name == "miles_validate_args"
     ]
-    ours = [
+    ours: list[ast.stmt] = [
         statement
         for statement in function.body
         if isinstance(statement, ast.If)

@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from harborrl_trainer.miles_engine.plan import Checks, Server
 SERVER_WAIT_SECONDS = 60.0
 NODES_WAIT_SECONDS = 1800.0
 """For the other pods of a cluster whose head is up: Miles' image has tens of gigabytes, and each node pulls its own."""
+PARSER_SECONDS = 300.0
+"""Miles imports SGLang and Megatron for it."""
+PARSER_CHECK = Path(__file__).resolve().parents[1] / "launch" / "parser_check.py"
 _PAUSE = 2.0
 _NODES = """
 import json, ray
@@ -39,6 +42,16 @@ class NotYetError(Exception):
 
 
 @dataclass(frozen=True)
+class Question:
+    """A command line, as Miles will get it."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    root: Path
+    """Miles' checkout."""
+
+
+@dataclass(frozen=True)
 class World:
     """What the checks ask, so that a test can answer."""
 
@@ -48,13 +61,15 @@ class World:
     """GPUs that this container sees; None when there is no telling."""
     ray_gpus: Callable[[], Sequence[float]]
     """GPUs of each node that has joined; raises NotYetError."""
+    judge: Callable[[Question], tuple[str, str]]
+    """The image's own argument parser: `accepted`, `refused` or `unknown`, and what it said."""
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
 
 
-def run_checks(checks: Checks, root: Path, world: World) -> list[str]:
+def run_checks(checks: Checks, question: Question, world: World) -> list[str]:
     """Notices: what could not be checked, one sentence each."""
-    notices = [check_source(root, checks.commit)]
+    notices = [check_source(question.root, checks.commit), check_arguments(question, world)]
     check_readable(checks.readable)
     check_ports(checks.ports)
     notices.append(check_local_gpus(checks.gpus_per_node, world))
@@ -75,6 +90,17 @@ def check_source(root: Path, commit: str) -> str:
             "set config.milesSrcCommit to the image's commit or take an image of that commit"
         )
     return ""
+
+
+def check_arguments(question: Question, world: World) -> str:
+    """Before nodes are waited for: Miles would say the same, only later."""
+    verdict, said = world.judge(question)
+    if verdict == "refused":
+        raise ConfigurationError(
+            f"Miles: its own parser refuses the arguments ({said}); correct trainer.config, recipeArgs, extraArgs or "
+            "the image"
+        )
+    return "" if verdict == "accepted" else f"Miles' own parser could not be asked beforehand ({said})"
 
 
 def head_of(root: Path) -> str | None:
@@ -218,4 +244,24 @@ def count_ray_gpus() -> Sequence[float]:
     return [float(gpus) for gpus in json.loads(lines[-1])]
 
 
-REAL = World(health=ask_health, local_gpus=count_local_gpus, ray_gpus=count_ray_gpus)
+def ask_parser(question: Question) -> tuple[str, str]:
+    """In a process of its own: what Miles imports for it must not stay in the driver."""
+    path = f"{question.root}:{question.environment.get('PYTHONPATH', '')}"
+    try:
+        told = subprocess.run(  # noqa: S603 - our own script
+            [sys.executable, str(PARSER_CHECK)],
+            input=json.dumps({"argv": list(question.argv), "depth": "parse"}),
+            env={**question.environment, "PYTHONPATH": path.rstrip(":")},
+            cwd=question.root,
+            capture_output=True,
+            text=True,
+            timeout=PARSER_SECONDS,
+            check=False,
+        )
+        answer = json.loads(told.stdout.strip().splitlines()[-1])
+        return str(answer["verdict"]), str(answer["message"])
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
+        return "unknown", f"{type(error).__name__}: {error}"
+
+
+REAL = World(health=ask_health, local_gpus=count_local_gpus, ray_gpus=count_ray_gpus, judge=ask_parser)

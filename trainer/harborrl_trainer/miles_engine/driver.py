@@ -47,7 +47,8 @@ def drive(plan: Plan, around: Surroundings | None = None) -> int:
     for damaged in plan.set_aside:
         sealing.set_aside(Path(damaged.path), damaged.reason)
     root = _root(plan, here.environment)
-    for notice in checks.run_checks(plan.checks, root, here.world):
+    question = checks.Question(plan.argv, {**here.environment, **plan.env}, root)
+    for notice in checks.run_checks(plan.checks, question, here.world):
         _say(here, f"note: {notice}")
     return _Driver(plan, root, here).run()
 

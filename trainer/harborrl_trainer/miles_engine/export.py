@@ -9,7 +9,16 @@ import sys
 from pathlib import Path
 
 PACKAGE = "harborrl_trainer"
-PARTS = ("__init__.py", "errors.py", "failures.py", "files.py", "miles", "miles_engine", "rollout")
+PARTS = (
+    "__init__.py",
+    "errors.py",
+    "failures.py",
+    "files.py",
+    "launch/parser_check.py",
+    "miles",
+    "miles_engine",
+    "rollout",
+)
 """Of the package; a missing one is another version's."""
 
 
@@ -26,6 +35,7 @@ def export(target: Path, source: Path = SOURCE) -> Path:
         if part.is_dir():
             shutil.copytree(part, building / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif part.exists():
+            (building / name).parent.mkdir(exist_ok=True)
             shutil.copy(part, building / name)
     shutil.rmtree(place, ignore_errors=True)
     building.rename(place)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from megatron.training.arguments import Extend
+from megatron.training.arguments import parse_args as megatron_parse_args
 from miles_shaped import saving, version
 
 _TYPED: dict[str, dict[str, Any]] = {
@@ -49,8 +51,11 @@ _NEW: dict[str, dict[str, Any]] = {"--save-trigger-sentinel": {}}
 """Flags that 9a00364 does not know."""
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
+def get_miles_extra_args_provider(_add_custom_arguments: Any = None) -> Extend:
+    return _with_flags
+
+
+def _with_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     for flag, options in {**_TYPED, **({} if version.is_old() else _NEW)}.items():
         parser.add_argument(flag, **options)
     for flag in _BARE:
@@ -58,7 +63,11 @@ def parse_args() -> argparse.Namespace:
     for flag, options in _table().items():
         if flag not in {*_TYPED, *_BARE, *_NEW}:
             parser.add_argument(flag, **options)
-    args = parser.parse_args()
+    return parser
+
+
+def parse_args() -> argparse.Namespace:
+    args = megatron_parse_args(get_miles_extra_args_provider())
     args.save_trigger_sentinel = getattr(args, "save_trigger_sentinel", None)
     args.world = max(args.actor_num_nodes * args.actor_num_gpus_per_node, 1)
     _validate(args)
