@@ -6,5 +6,9 @@ from collections.abc import Callable
 Extend = Callable[[argparse.ArgumentParser], argparse.ArgumentParser]
 
 
+def add_megatron_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    return parser
+
+
 def parse_args(extra_args_provider: Extend) -> argparse.Namespace:
     return extra_args_provider(argparse.ArgumentParser(allow_abbrev=False)).parse_args()

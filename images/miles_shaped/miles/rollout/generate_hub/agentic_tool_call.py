@@ -1,5 +1,6 @@
 """An agent's trial as Miles runs it: open a session, call the agent function, collect what the session recorded."""
 
+import argparse
 import logging
 from typing import Any
 
@@ -13,7 +14,21 @@ logger = logging.getLogger(__name__)
 SECONDS = 120.0
 
 
-async def generate(input: GenerateFnInput) -> GenerateFnOutput:  # noqa: A002 - Miles' own name
+class _Generate:
+    """A function with the arguments that it brings along, as Miles has it."""
+
+    @staticmethod
+    def add_arguments(_parser: argparse.ArgumentParser) -> None:
+        """They are in the table of flags."""
+
+    async def __call__(self, input: GenerateFnInput) -> GenerateFnOutput:  # noqa: A002 - Miles' own name
+        return await _generate(input)
+
+
+generate = _Generate()
+
+
+async def _generate(input: GenerateFnInput) -> GenerateFnOutput:  # noqa: A002 - Miles' own name
     args, sample = input.args, input.sample
     server = f"http://{args.session_server_ip}:{args.session_server_ports[0]}"
     async with httpx.AsyncClient(timeout=SECONDS, trust_env=False) as client:
