@@ -83,6 +83,17 @@ COPY --from=trainer-code /code /opt/harborrl
 USER 10001:10001
 CMD ["python", "-m", "harborrl_trainer"]
 
+# ---- miles-shaped: stands in for Miles where there are no GPUs (images/miles_shaped/README.md)
+
+# Ray and Python alone, and none of our packages: like Miles' own image it gets our code by the pod's init container.
+FROM trainer-dependencies AS miles-shaped
+COPY images/miles_shaped /root/miles
+COPY trainer/harborrl_trainer/launch/data/flags-31f1ca9.json trainer/harborrl_trainer/launch/data/flags-9a00364.json /root/miles/flags/
+RUN mkdir /root/miles/.git && echo 31f1ca961a94cb860cec3b2dea34ec332bfa8f76 > /root/miles/.git/HEAD
+# Root, and scripts that find their neighbours: as in Miles' image.
+ENV HOME=/root PYTHONSAFEPATH=
+WORKDIR /root/miles
+
 # ---- quickstart: a data image with the model, the tasks and a program that puts both on a volume
 
 FROM runtime AS quickstart-model

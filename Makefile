@@ -41,6 +41,7 @@ test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases o
 
 test-cluster: may-start .venv/ready  ## every test on the real cluster, the long fault runs included
 	@$(PY) -m demo prepare
+	@$(PY) -m images build miles-shaped && $(PY) -m devcluster load localhost/harborrl/miles-shaped:dev
 	@$(PY) -m devcluster up --with kueue --with kwok
 	@$(PY) -m pytest -m cluster
 
@@ -58,6 +59,8 @@ layers: .venv/ready  ## import-linter, and that operator/ does not shadow the st
 	@$(PY) -S -c "import collections"
 
 generate: .venv/ready  ## write the CRD and its copies anew from the models
+	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.config.generate operator/harborrl_operator/models/framework.py
+	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.launch.generate operator/harborrl_operator/miles.json
 	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
 
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml

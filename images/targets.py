@@ -35,6 +35,16 @@ TARGETS = (
         "trainer", ("requirements/trainer.txt", "requirements/torch-cpu.txt", "trainer/harborrl_trainer", *DISTRIBUTION)
     ),
     Target(
+        "miles-shaped",
+        (
+            "requirements/trainer.txt",
+            "requirements/torch-cpu.txt",
+            "images/miles_shaped",
+            "trainer/harborrl_trainer/launch/data/flags-31f1ca9.json",
+            "trainer/harborrl_trainer/launch/data/flags-9a00364.json",
+        ),
+    ),
+    Target(
         "quickstart",
         (
             "requirements/model.txt",

@@ -1,22 +1,7 @@
 """Names of engine flags that mean something to the operator."""
 
+from harborrl_operator.miles_table import RESERVED
 from harborrl_operator.models.framework import FrameworkConfig
-
-RESERVED = frozenset(
-    {
-        "--save",
-        "--load",
-        "--dump-details",
-        "--save-traces-dir",
-        "--session-server-port",
-        "--session-server-ip",
-        "--use-session-server",
-        "--router-external-host",
-        "--actor-num-nodes",
-        "--actor-num-gpus-per-node",
-    }
-)
-"""Flags that the operator decides: storage, ports, hosts and shape."""
 
 COUNTS = (
     "rollout_batch_size",

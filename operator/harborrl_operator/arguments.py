@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from harborrl_operator.argument_names import COUNTS, KNOWN, RESERVED
+from harborrl_operator.argument_names import COUNTS, KNOWN
+from harborrl_operator.miles_table import RESERVED
 from harborrl_operator.models.trainer import TrainerSpec
 
 LARGEST = 1_000_000_000
@@ -34,7 +35,7 @@ class RawArguments:
     counts: Mapping[str, int]
     """Those of COUNTS that are set."""
     reserved: tuple[str, ...]
-    """Reserved flags that the user wrote, as `field: flag`."""
+    """Reserved flags that the user wrote, each with what decides it."""
 
 
 def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
@@ -48,12 +49,12 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
             raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
         for flag, value in _pairs(words):
             values[_full_name(flag)] = value
-            if _is_reserved(flag):
-                reserved.append(f"trainer.{field}: {flag}")
+            if home := _home_of(flag):
+                reserved.append(f"trainer.{field}: {flag} is decided by {home}")
     for key, value in _mapping(trainer.custom_config_yaml).items():
         values[_snake(str(key))] = value
-        if f"--{_snake(str(key)).replace('_', '-')}" in RESERVED:
-            reserved.append(f"trainer.customConfigYaml: {key}")
+        if home := RESERVED.get(f"--{_snake(str(key)).replace('_', '-')}"):
+            reserved.append(f"trainer.customConfigYaml: {key} is decided by {home}")
     counts = {name: _count(name, values[name]) for name in COUNTS if values.get(name) is not None}
     return RawArguments(values=values, counts=counts, reserved=tuple(reserved))
 
@@ -67,10 +68,12 @@ def _count(name: str, value: Any) -> int:
     raise InvalidArgumentsError(f"{name} must be an integer from 1 to {LARGEST}, it is {said}")
 
 
-def _is_reserved(flag: str) -> bool:
-    """Also when it is abbreviated: argparse takes any unique beginning of a flag's name."""
+def _home_of(flag: str) -> str | None:
+    """What decides a reserved flag, also an abbreviated one: argparse takes any unique beginning of a flag's name."""
     name = f"--{_snake(flag).replace('_', '-')}"
-    return len(name) > len("--") and any(reserved.startswith(name) for reserved in RESERVED)
+    if len(name) == len("--"):
+        return None
+    return RESERVED.get(name) or next((home for known, home in RESERVED.items() if known.startswith(name)), None)
 
 
 def _snake(flag: str) -> str:

@@ -12,6 +12,7 @@ from harborrl_operator.engine_checks import (
 from harborrl_operator.engine_rules import engine_accepts_arguments
 from harborrl_operator.network_checks import egress_names_networks
 from harborrl_operator.observed import Observed
+from harborrl_operator.preset_checks import miles_version_is_known, mode_fits_miles, preset_fits_version
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.sandbox_checks import backend_is_supported, sandbox_namespace_is_open
 from harborrl_operator.secret_checks import environment_is_free, no_secret_in_plain_text
@@ -29,7 +30,8 @@ def arguments_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
         return None
     return Verdict(
         Reason.RESERVED_ARGUMENT,
-        f"{', '.join(job.raw.reserved)} is decided by the operator (storage, ports, hosts, shape). Remove it.",
+        f"{'; '.join(job.raw.reserved)}, not by a raw flag (storage, ports, hosts and shape are the operator's). Remove"
+        " it.",
     )
 
 
@@ -58,8 +60,7 @@ def engine_fits_hardware(job: ResolvedJob, _: Observed) -> Verdict | None:
 def batch_divides(job: ResolvedJob, _: Observed) -> Verdict | None:
     prompts, samples = job.demand.prompts, job.demand.samples
     batch = job.raw.counts.get("global_batch_size") or job.config["globalBatchSize"]
-    # A preset may set what the user left out, and only the trainer knows it.
-    if job.spec.trainer.preset or prompts * samples % batch == 0:
+    if prompts * samples % batch == 0:
         return None
     return Verdict(
         Reason.BATCH_MISMATCH,
@@ -134,6 +135,9 @@ CHECKS: Sequence[Check] = (
     gpus_are_asked_for_in_one_place,
     batch_divides,
     engine_accepts_arguments,
+    miles_version_is_known,
+    preset_fits_version,
+    mode_fits_miles,
     ports_are_free,
     start_is_whole,
     backend_is_supported,

@@ -137,6 +137,7 @@ class Reason(StrEnum):
     PARTIAL_START_NOT_ALLOWED = "PartialStartNotAllowed"
     ENGINE_UNAVAILABLE = "EngineUnavailable"
     ENGINE_MISMATCH = "EngineMismatch"
+    PRESET_UNSUPPORTED = "PresetUnsupported"
     FIELD_UNSUPPORTED = "FieldUnsupported"
     BATCH_MISMATCH = "BatchMismatch"
     ARGUMENT_CONFLICT = "ArgumentConflict"

@@ -39,13 +39,14 @@ _LABELS = "app_tags"
 
 
 def engine_is_available(job: ResolvedJob, _: Observed) -> Verdict | None:
-    """Miles' stock image carries neither our supervisor nor a driver: its pods would hold their GPUs for nothing."""
-    if job.spec.trainer.engine != "miles" or job.settings.miles_image:
+    """Miles comes with its image alone."""
+    if job.spec.trainer.engine != "miles" or job.trainer_image:
         return None
     return Verdict(
         Reason.ENGINE_UNAVAILABLE,
-        "Engine miles has no driver in this version, and the installation names no image that brings one (chart value"
-        " images.miles). Set trainer.engine: native.",
+        "Engine miles needs an image with Miles, and neither trainer.image nor the installation (chart value"
+        " images.miles)"
+        " names one. Set trainer.image, or trainer.engine: native.",
     )
 
 

@@ -1,7 +1,7 @@
 """I7: rules of Miles' own argument parser that can be known ahead, as data: breaking one ends a run at its first line.
 
-Read in miles/utils/arguments.py and the launchers (2026-08). A rule speaks only about values that are known: with a
-preset, what the job leaves out is the trainer's to judge.
+Read in miles/utils/arguments.py and the launchers (2026-08). A rule speaks only about values that are known here; the
+trainer judges the whole command line in preflight (harborrl_trainer.launch.rules).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,10 +10,11 @@ from typing import Any
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
+from harborrl_operator.models.framework import FrameworkConfig
 from harborrl_operator.resolve import ResolvedJob
 
 Arguments = Mapping[str, Any]
-"""By name in snake_case; absent what the engine's default or a preset decides."""
+"""By name in snake_case; absent what the engine's default decides."""
 
 _FALSE = (None, False, 0, 0.0, "", "0", "0.0", "false", "False")
 
@@ -172,10 +173,10 @@ def _broken(arguments: Arguments) -> Iterator[str]:
 
 
 def effective_arguments(job: ResolvedJob) -> dict[str, Any]:
-    """Typed values below raw ones; a bare flag is true. Defaults count only where no preset may rank above them."""
-    trainer, config = job.spec.trainer, job.spec.trainer.config
-    known = config.model_dump(exclude_unset=trainer.preset is not None)
-    known = {name: value for name, value in known.items() if name not in ("eval_interval", "colocate")}
+    """Typed values below raw ones; a bare flag is true. A preset's values are among the typed ones."""
+    trainer = job.spec.trainer
+    names = {field.alias: name for name, field in FrameworkConfig.model_fields.items()}
+    known = {names[alias]: value for alias, value in job.config.items() if alias not in ("evalInterval", "colocate")}
     parallel = trainer.parallelism
     typed: dict[str, Any] = {
         "mode": trainer.mode,
@@ -195,8 +196,8 @@ def effective_arguments(job: ResolvedJob) -> dict[str, Any]:
 
 
 def _training_gpus(job: ResolvedJob) -> int | None:
-    """GPUs that train: all when colocated, else those of `actorNodes`, else of all nodes but one."""
+    """GPUs that train: all when colocated, else those of `actorNodes` (a preset may say), else of all nodes but one."""
     nodes = job.spec.trainer.nodes
     if not job.config["colocate"]:
-        nodes = job.spec.trainer.config.actor_nodes or nodes - 1
+        nodes = job.config.get("actorNodes") or nodes - 1
     return nodes * job.gpus_per_node or None

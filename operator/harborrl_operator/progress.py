@@ -76,6 +76,7 @@ class Progress(StatusModel):
     checkpoint: CheckpointStatus | None = None
     agent_server: _Server | None = None
     resume: ResumeStatus | None = None
+    notices: Annotated[list[Short], AfterValidator(lambda said: said[:10])] = Field(default_factory=list)
     volumes: dict[str, Volume] = Field(default_factory=dict)
     observed_at: Moment = None
     faults: dict[str, str] = Field(default_factory=dict)

@@ -46,7 +46,10 @@ def note_progress(draft: Draft) -> None:
     elif progress.driver.state == "RUNNING" and is_live(draft, progress):
         since = since or draft.text_now
     draft.update_trainer(
-        submission_id=progress.driver.submission_id, driver_state=progress.driver.state, running_since=since
+        submission_id=progress.driver.submission_id,
+        driver_state=progress.driver.state,
+        running_since=since,
+        notices=progress.notices,
     )
     draft.update_trainer(unreadable_since=None)
     if draft.value("attempts") and draft.value("attempts")[-1].number == draft.attempt:

@@ -10,6 +10,7 @@ from typing import Any
 from harborrl_operator.arguments import RawArguments, read_raw_arguments
 from harborrl_operator.constants import AGENT_PORT
 from harborrl_operator.demand import Demand, demand_of
+from harborrl_operator.miles_table import PRESETS, MilesPreset, MilesVersion, version_of
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES, JobSpec, Volume
 from harborrl_operator.models.status import Adjustment
@@ -19,6 +20,9 @@ MOUNTS = {role: f"/mnt/{role}" for role in ROLES}
 
 SANDBOX_MARGIN_SECONDS = 300
 """Beyond the trial ceiling, so that a sandbox never ends before its trial."""
+
+MAX_SEQ_LEN = 65536
+"""Tokens of a trajectory where neither job nor preset says."""
 
 _OURS_ALONE = {"start_deadline_seconds", "allow_partial_start"}
 """Fields of `trainer` that the operator reads in every pass and no pod knows."""
@@ -46,6 +50,8 @@ class ResolvedJob:
     """`agentServer.sandbox` with namespace, image and life filled in."""
     volumes: Mapping[str, Volume]
     adjustments: tuple[Adjustment, ...]
+    miles_version: MilesVersion | None = None
+    """Of the image, with engine miles; None also where nobody knows the commit that the job names."""
     resume_path: str | None = None
     """Checkpoint or run to continue, absolute or relative to the checkpoints volume."""
     promised: int = 0
@@ -88,9 +94,10 @@ class ResolvedJob:
             "recipeArgs": spec.trainer.recipe_args,
             "extraArgs": spec.trainer.extra_args,
             "customConfigYaml": spec.trainer.custom_config_yaml,
-            "lora": _dump(spec.trainer.lora),
+            "envNames": sorted(variable.name for variable in spec.trainer.env),
+            "lora": self._lora(),
             "parallelism": _dump(spec.trainer.parallelism),
-            "maxSeqLen": spec.trainer.max_seq_len,
+            "maxSeqLen": self.max_seq_len,
             "nodes": spec.trainer.nodes,
             "gpusPerNode": self.gpus_per_node,
             "ports": _dump(spec.trainer.ports),
@@ -112,6 +119,17 @@ class ResolvedJob:
         if known is None or known.rollout_id is None:
             return None
         return {"rolloutId": known.rollout_id, "path": known.path}
+
+    @property
+    def max_seq_len(self) -> int:
+        """What the job says, else its preset, else 65536 tokens."""
+        preset = preset_of(self.spec)
+        return self.spec.trainer.max_seq_len or (preset.max_seq_len if preset else MAX_SEQ_LEN)
+
+    def _lora(self) -> Any:
+        """A preset that trains an adapter says which; the trainer goes on from adapters otherwise than from models."""
+        preset = preset_of(self.spec)
+        return _dump(self.spec.trainer.lora) or (preset.lora if preset else None)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -192,6 +210,7 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
     spec = job.spec
     adjustments: list[Adjustment] = []
     raw = read_raw_arguments(spec.trainer)
+    image = spec.trainer.image or (settings.miles_image if spec.trainer.engine == "miles" else settings.trainer_image)
     config = _config(spec, adjustments)
     demand = demand_of(spec, config, raw)
     if settings.network.policies and uses_host_network(spec):
@@ -210,14 +229,35 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         demand=demand,
         max_concurrent=max_concurrent,
         gpus_per_node=gpus_per_node(spec),
-        trainer_image=spec.trainer.image
-        or (settings.miles_image if spec.trainer.engine == "miles" else settings.trainer_image),
+        trainer_image=image,
+        miles_version=_miles_version(spec, config, image, adjustments),
         agent_server_image=spec.agent_server.image or settings.agent_server_image,
         sandbox=_sandbox(spec, settings, adjustments),
         volumes=_volumes(spec, settings, adjustments),
         adjustments=tuple(adjustments),
         resume_path=(spec.resume_from.path or other_run) if spec.resume_from else None,
     )
+
+
+def preset_of(spec: JobSpec) -> MilesPreset | None:
+    return PRESETS.get(spec.trainer.preset or "") if spec.trainer.engine == "miles" else None
+
+
+def _miles_version(
+    spec: JobSpec, config: Mapping[str, Any], image: str, adjustments: list[Adjustment]
+) -> MilesVersion | None:
+    """What the version cannot do is said, not refused: the run only recovers less well, or shows less."""
+    if spec.trainer.engine != "miles":
+        return None
+    version = version_of(config["milesSrcCommit"], image, explicit="milesSrcCommit" in _explicit(spec))
+    if version is None:
+        return None
+    if not version.saves_on_request:
+        reason = f"Miles {version.short} saves on saveInterval alone: a suspend or preemption loses what came after"
+        adjustments.append(_adjust("checkpoint on request", "none", reason))
+    if "trajectory" not in version.dumps:
+        adjustments.append(_adjust("traces/trajectory", "none", f"Miles {version.short} writes no trajectories"))
+    return version
 
 
 def uses_host_network(spec: JobSpec) -> bool:
@@ -235,6 +275,9 @@ def _explicit(spec: JobSpec) -> dict[str, Any]:
 def _config(spec: JobSpec, adjustments: list[Adjustment]) -> dict[str, Any]:
     explicit = _explicit(spec)
     config = _present(spec.trainer.config.model_dump(by_alias=True))
+    preset = preset_of(spec)
+    if preset is not None:
+        config |= {**preset.config, **explicit}
     if spec.trainer.mode == "async" and "colocate" not in explicit:
         config["colocate"] = False
         adjustments.append(_adjust("trainer.config.colocate", "false", "mode async runs rollout beside training"))

@@ -32,22 +32,13 @@ def budgets_fit_ceiling(job: ResolvedJob, _: Observed) -> Verdict | None:
 def concurrency_covers_in_flight(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I2, with raw flags and YAML taken into account."""
     needed, slots = job.demand.in_flight, job.max_concurrent
-    if job.spec.agent_server.url or slots >= needed or _preset_decides(job):
+    if job.spec.agent_server.url or slots >= needed:
         return None
     fewer = f" --async-max-concurrent-samples {slots} in trainer.extraArgs" if job.spec.trainer.mode == "async" else ""
     return Verdict(
         Reason.CONCURRENCY_BELOW_IN_FLIGHT,
         f"The trainer keeps {needed} trials in flight ({job.demand.formula}) but agentServer.maxConcurrent is {slots}."
         f" Set it to at least {needed}, or leave it out{', or set' + fewer if fewer else ''}.",
-    )
-
-
-def _preset_decides(job: ResolvedJob) -> bool:
-    """A preset may set what the job leaves out, and only the trainer knows it: its preflight compares."""
-    explicit = job.spec.trainer.config.model_fields_set
-    sizes = ("rollout_batch_size", "n_samples_per_prompt")
-    return job.spec.trainer.preset is not None and any(
-        size not in explicit and size not in job.raw.counts for size in sizes
     )
 
 

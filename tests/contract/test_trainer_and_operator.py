@@ -15,13 +15,29 @@ from harborrl_operator.models.status import ResumeStatus
 from harborrl_operator.progress import Progress, read_progress
 from harborrl_operator.resolve import resolve
 from harborrl_operator.resources.config_maps import stop_request
-from harborrl_trainer.job import TrainingConfig, parse_job
+from harborrl_trainer.job import ResolvedConfig, TrainingConfig, parse_job
 from harborrl_trainer.layout import IncarnationId, RunLayout
 from harborrl_trainer.preflight.findings import Reason
 from harborrl_trainer.supervisor.requests import wanted_stop
 from harborrl_trainer.supervisor.verdict import Cause as DriverCause
 from support import hrl, jobs
 from support.supervision import Pod
+
+SANDBOX_ALONE = {
+    f".agentServer.sandbox.{name}"
+    for name in (
+        "allowSameNamespace",
+        "idleTimeoutSeconds",
+        "images.pullSecrets",
+        "namespace",
+        "nodeSelector",
+        "priorityClassName",
+        "runtimeClassName",
+        "timeoutSeconds",
+        "tolerations",
+    )
+}
+"""What only the agent server's sandboxes go by."""
 
 WARNINGS = {"AgentServerDegraded", "BudgetsUnknown", "CapacityUnknown", "CheckpointIncomplete", "ReservedKeysStripped"}
 """Reasons that only warn: the operator quotes their message and never shows them as a condition's reason."""
@@ -37,6 +53,23 @@ def test_every_document_that_the_operator_resolves_is_read_by_the_trainer(spec: 
     assert job.run_path == resolved.job.names.run_path
     assert job.config.num_rollout == document["config"]["numRollout"]
     assert RunLayout.of(job).index.is_relative_to(job.storage.checkpoints)
+
+
+@pytest.mark.parametrize(
+    "spec", [hrl.QUICKSTART_SPEC, hrl.MINIMAL_SPEC, hrl.DESIGN_SPEC], ids=["quickstart", "minimal", "design"]
+)
+def test_no_field_of_a_resolved_document_is_lost_on_the_trainer(spec: dict[str, Any]) -> None:
+    document = resolve(hrl.job(base=spec), hrl.SETTINGS).document(attempt=1)
+    kept = parse_job(json.dumps(document)).model_dump(mode="json", by_alias=True)
+
+    def lost(theirs: Any, ours: Any, path: str) -> list[str]:
+        if not isinstance(theirs, dict) or not isinstance(ours, dict):
+            return []
+        return [f"{path}.{key}" for key in theirs if key not in ours] + [
+            name for key in theirs.keys() & ours.keys() for name in lost(theirs[key], ours[key], f"{path}.{key}")
+        ]
+
+    assert set(lost(document, kept, "")) <= SANDBOX_ALONE
 
 
 async def test_the_operator_understands_the_supervisors_reports(tmp_path: Path) -> None:
@@ -66,7 +99,7 @@ def test_the_trainer_reads_every_hyper_parameter_that_the_api_server_admits() ->
         for end in ("minimum", "maximum"):
             if end in field and not field.get(f"exclusive{end.title()}"):
                 try:
-                    TrainingConfig.model_validate({name: field[end]})
+                    ResolvedConfig.model_validate({name: field[end]})
                 except ValidationError:
                     refused.append(f"{name}: {field[end]}")
     assert refused == []

@@ -17,6 +17,7 @@ from harborrl_trainer.job import read_job
 from harborrl_trainer.supervisor.agents import Agents, ServerLoad
 from harborrl_trainer.supervisor.cluster import Cluster, Stored
 from harborrl_trainer.supervisor.ending import Marks
+from harborrl_trainer.supervisor.entry import by_command
 from harborrl_trainer.supervisor.ray_api import RayApi
 from harborrl_trainer.supervisor.run import ray_headers
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
@@ -75,7 +76,7 @@ async def main(folder: Path, dashboard: str) -> None:
             sleep=asyncio.sleep,
             say=lambda line: print(line, flush=True),  # noqa: T201 - a process of its own
         )
-        supervisor = Supervisor(read_job(folder / "job.json"), 1, world, f"{sys.executable} {driver}")
+        supervisor = Supervisor(read_job(folder / "job.json"), 1, world, by_command(f"{sys.executable} {driver}"))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, supervisor.leave)
         await supervisor.live()
 

@@ -212,13 +212,13 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
         {
             "trainer.mode": "async",
             "trainer.extraArgs": "--async-max-concurrent-samples 6",
+            "trainer.config.milesSrcCommit": "31f1ca9",
             "agentServer.maxConcurrent": 6,
         },
         {"rollout.agentTrialTimeoutSeconds": 10, "agentServer.url": "http://agents.team.svc:30000"},
-        {"trainer.preset": "p", "trainer.config.globalBatchSize": 3},
         {"trainer.recipeArgs": "# --save nothing\n--swiglu"},
         {"trainer.extraArgs": "--input-key prompt --label-key metadata --pad-token x --use-token-output"},
-        {"trainer.preset": "p", "trainer.config": {}, "agentServer.maxConcurrent": 8},
+        {"trainer.preset": "glm47-flash-sync", "trainer.config": {}, "agentServer.maxConcurrent": 32},
     ],
     ids=str,
 )
@@ -272,8 +272,8 @@ def test_gpu_nodes_that_share_a_node_bound_claim_are_refused() -> None:
     assert decide(hrl.job(), hrl.world(claims=bound)).status.phase != "Refused"
 
 
-def test_miles_is_refused_before_anything_is_held_where_no_image_of_it_carries_our_driver() -> None:
-    decided = plan(hrl.job(base=hrl.MINIMAL_SPEC), hrl.world(), Settings(), hrl.NOW)
+def test_miles_is_refused_before_anything_is_held_where_nothing_names_an_image_of_it() -> None:
+    decided = plan(hrl.job(base=hrl.MINIMAL_SPEC), hrl.world(), Settings(miles_image=""), hrl.NOW)
     reached.note_status(decided.status)
     assert condition(decided, "Admitted") == ("False", "EngineUnavailable")
     assert "trainer.engine: native" in message(decided, "Admitted")

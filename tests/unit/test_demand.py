@@ -7,7 +7,13 @@ import pytest
 from harborrl_operator.resolve import resolve
 from support import hrl
 
-ASYNC = {"trainer.engine": "miles", "trainer.mode": "async", "trainer.nodes": 2, "trainer.gpusPerNode": 8}
+ASYNC = {
+    "trainer.engine": "miles",
+    "trainer.mode": "async",
+    "trainer.nodes": 2,
+    "trainer.gpusPerNode": 8,
+    "trainer.config.milesSrcCommit": "31f1ca961a94cb860cec3b2dea34ec332bfa8f76",
+}
 
 LAYERS: list[tuple[str, dict[str, Any], int]] = [
     ("the typed values", {}, 8),

@@ -48,5 +48,5 @@ def test_what_native_does_anyway_may_be_spelt_out(changes: dict[str, Any]) -> No
 
 
 def test_the_same_fields_are_miles_own_business() -> None:
-    job = hrl.job({"trainer.engine": "miles", "trainer.preset": "p", "trainer.extraArgs": "--swiglu"})
+    job = hrl.job({"trainer.engine": "miles", "trainer.preset": "glm47-flash-sync", "trainer.extraArgs": "--swiglu"})
     assert decide(job, hrl.world()).status.phase == "StartingAgentServer"

@@ -8,7 +8,11 @@ from harborrl_operator.engine_rules import RULES
 from support import hrl
 
 MILES: dict[str, Any] = {"trainer.engine": "miles", "trainer.nodes": 2, "trainer.gpusPerNode": 8}
-ASYNC = {"trainer.mode": "async", "agentServer.maxConcurrent": 1000}
+ASYNC = {
+    "trainer.mode": "async",
+    "agentServer.maxConcurrent": 1000,
+    "trainer.config.milesSrcCommit": "31f1ca961a94cb860cec3b2dea34ec332bfa8f76",
+}
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"trainer.extraArgs": "--over-sampling-batch-size 1"}, "over-sampling-batch-size 1 is below rolloutBatchSize 2"),
@@ -60,7 +64,11 @@ def test_every_rule_is_broken_by_one_of_these_cases() -> None:
         {"trainer.lora": {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}},
         {"trainer.parallelism": {"tp": 4, "ep": 8}},
         ASYNC | {"trainer.extraArgs": "--fully-async --pause-generation-mode retract"},
-        {"trainer.preset": "p", "trainer.extraArgs": "--over-sampling-batch-size 1", "trainer.config": {}},
+        {
+            "trainer.preset": "glm47-flash-sync",
+            "trainer.extraArgs": "--over-sampling-batch-size 4",
+            "trainer.config": {},
+        },
     ],
     ids=str,
 )

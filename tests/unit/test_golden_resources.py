@@ -201,3 +201,21 @@ def test_a_preflight_pulls_and_is_placed_like_the_trainer_but_needs_no_gpu_node(
     assert spec["imagePullSecrets"] == [{"name": "r"}]
     assert spec["tolerations"] == [{"operator": "Exists"}]
     assert "nodeSelector" not in spec
+
+
+def test_in_miles_own_image_our_code_is_copied_into_every_ray_pod_and_the_supervisor_keeps_to_ours() -> None:
+    ours = hrl.SETTINGS.trainer_image
+    for pod in pods("gang"):
+        copier, *others = pod["initContainers"]
+        (ray,) = pod["containers"]
+        assert (copier["name"], copier["image"]) == ("code", ours)
+        assert {"name": "code", "mountPath": "/opt/harborrl-code", "readOnly": True} in ray["volumeMounts"]
+        assert ray["image"] == "radixark/miles:dev-202604201238"
+        assert [other["image"] for other in others] == [ours] * len(others)
+    head = pods("gang")[0]
+    assert [each["name"] for each in head["initContainers"]] == ["code", "supervisor"]
+    assert {"name": "HARBORRL_CODE", "value": "/opt/harborrl-code"} in head["initContainers"][1]["env"]
+
+
+def test_the_native_engines_pods_hold_our_image_and_no_copy() -> None:
+    assert all("code" not in [volume["name"] for volume in pod["volumes"]] for pod in pods("quickstart"))

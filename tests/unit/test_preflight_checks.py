@@ -237,7 +237,7 @@ def test_a_checkpoint_with_optimizer_is_three_times_one_without(tmp_path: Path) 
 
 
 def test_an_adapters_checkpoint_is_not_taken_for_the_whole_models(tmp_path: Path) -> None:
-    assert checkpoint_bytes(jobs.job(tmp_path, lora={"rank": 16}), 10**9) == 0
+    assert checkpoint_bytes(jobs.job(tmp_path, lora={"rank": 16, "alpha": 32, "targetModules": ["q_proj"]}), 10**9) == 0
 
 
 def checkpoint(volumes: Path, folder: str, *, complete: bool = True) -> None:

@@ -1,6 +1,7 @@
 """`python -m harborrl_trainer`: exit codes and last lines that another program and a person can rely on."""
 
 import errno
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,11 +45,14 @@ def test_wrong_arguments_end_with_64_and_one_line(tmp_path: Path) -> None:
     assert "--attempt" in line
 
 
-def test_the_miles_engine_is_refused_until_it_is_there(tmp_path: Path) -> None:
-    document = jobs.job(tmp_path, engine="miles").model_dump_json(by_alias=True)
-    done = command(tmp_path, "run", "--attempt", "1", "--incarnation", "1", document=document)
+def test_a_miles_run_ends_by_what_its_plan_says(tmp_path: Path) -> None:
+    jobs.make_volumes(tmp_path)
+    config = tmp_path / "elsewhere.json"
+    config.write_text(jobs.job(tmp_path, engine="miles").model_dump_json(by_alias=True))
+    done = command(tmp_path, "run", "--config", str(config), document="{}")
     assert done.returncode == 64
-    assert done.stderr.splitlines()[-1].startswith("trainer.engine: 'miles' is not part of this version")
+    assert done.stdout.splitlines()[-1].startswith(f"{tmp_path}/models/tiny is not a directory.")
+    assert (tmp_path / "checkpoints/research/quickstart-5f0c2a9e/a1/i1/launch/plan.json").exists()
 
 
 def test_nothing_heavy_is_imported_by_the_light_commands(tmp_path: Path) -> None:
@@ -153,3 +157,55 @@ def test_an_unknown_error_is_the_applications_and_keeps_its_traceback() -> None:
 
 def test_a_missing_file_is_no_storage_failure() -> None:
     assert failure_of(FileNotFoundError(errno.ENOENT, "No such file", "x")).exit_code == 1
+
+
+def test_argv_prints_what_a_preset_would_start_as_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["argv", "--preset", "glm47-flash-sync"], {}) == 0
+    printed = capsys.readouterr()
+    whole = json.loads(printed.out)
+    assert whole.keys() == {"argv", "env"}
+    assert whole["argv"][0] == "train.py"
+    assert whole["env"]["MILES_ROUTER_EXTERNAL_HOST"] == "glm47-flash-sync-trainer.default.svc"
+    assert printed.err == ""
+
+
+def test_argv_reads_a_job_document_and_says_each_adjustment_and_quirk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = jobs.document(engine="miles", gpusPerNode=8, nodes=1, recipeArgs="--lr 1e-5\n--lr 2e-5")
+    document |= {"model": {"path": "/mnt/models/Qwen3-0.6B"}, "image": "own/miles:1"}
+    (tmp_path / "job.json").write_text(json.dumps(document))
+    assert main(["argv", "--file", str(tmp_path / "job.json")], {}) == 0
+    printed = capsys.readouterr()
+    assert "--use-miles-router" in json.loads(printed.out)["argv"]
+    assert "adjusted: model.type: qwen3-0.6B" in printed.err
+    assert "adjusted: trainer.config.milesSrcCommit" in printed.err
+    assert "warning: recipe_args: --lr is given 2 times" in printed.err
+
+
+def test_argv_resolves_a_manifest_by_the_operators_own_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "operator"))
+    assert main(["argv", "--file", str(ROOT / "examples/miles/smoke.yaml")], {}) == 0
+    printed = capsys.readouterr()
+    assert "/mnt/models/Qwen3-0.6B" in json.loads(printed.out)["argv"]
+    assert "adjusted: trainer.config.evalInterval: omitted" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--preset", "glm9"], "there is no 'glm9'"),
+        (["--file", "/no/such/file"], "cannot be read"),
+        ([], "one of the arguments --preset --file is required"),
+    ],
+)
+def test_argv_of_nothing_that_can_be_launched_is_one_sentence(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["argv", *arguments], {}) == 64
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1

@@ -102,6 +102,8 @@ def test_what_ray_copies_from_an_actor_is_not_the_drivers_last_word() -> None:
 
 
 def test_advice_on_memory_comes_before_rays_long_account_of_it() -> None:
+    miles = driver_of(failed(1), "Miles: CUDA out of memory: lower max-tokens-per-gpu; it said: x\n")
+    assert (miles.message[:23], miles.cause) == ("Miles: CUDA out of memo", "OutOfMemory")
     driver = driver_of(failed(1), "OutOfMemoryError: " + "Memory on the node was used up. " * 60)
     assert driver.message.startswith("Out of memory: raise trainer.resources.limits.memory")
     assert driver.failure_class == "application"

@@ -1,4 +1,4 @@
-"""`python -m harborrl_trainer run | preflight | supervise`.
+"""`python -m harborrl_trainer run | preflight | supervise | argv`.
 
 The job document is read before anything heavy is imported, so that a wrong one is refused in a second. Exit codes are
 those of docs/contracts.md; the last line on standard error is one sentence.
@@ -20,7 +20,7 @@ from harborrl_trainer.job import DEFAULT_PATH, JobDocument, read_job
 
 type Engine = Callable[[JobDocument, int, int], int]
 """Job, attempt and incarnation in, exit code out."""
-ENGINES = {"native": "harborrl_trainer.native.run"}
+ENGINES = {"miles": "harborrl_trainer.miles_plan.run", "native": "harborrl_trainer.native.run"}
 """Module of each engine; its `main` is an Engine."""
 
 
@@ -33,7 +33,11 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         options = _parser().parse_args(arguments)
-        job = read_job(Path(environment.get("HARBORRL_JOB", DEFAULT_PATH)))
+        if options.command == "argv":
+            from harborrl_trainer.launch.argv_command import argv
+
+            return argv(options.preset, options.file, sys.stdout, sys.stderr)
+        job = read_job(getattr(options, "config", None) or Path(environment.get("HARBORRL_JOB", DEFAULT_PATH)))
         return _dispatch(options, job, environment)
     except Exception as error:  # noqa: BLE001 - the outer wall: every failure becomes an exit code and a sentence
         failure = failure_of(error)
@@ -57,7 +61,16 @@ def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mappin
             return supervise(job, _attempt(job, environment))
         case _:
             _write_line_by_line()
-            return _run(job, options.attempt, options.incarnation)
+            attempt = options.attempt or _attempt(job, environment)
+            return _run(job, attempt, options.incarnation or _next_incarnation(job, attempt))
+
+
+def _next_incarnation(job: JobDocument, attempt: int) -> int:
+    """Of a run that nobody supervises: each start is an incarnation of its own."""
+    from harborrl_trainer.layout import RunLayout
+    from harborrl_trainer.supervisor.start import claim_next
+
+    return claim_next(RunLayout.of(job), attempt).incarnation
 
 
 def _run(job: JobDocument, attempt: int, incarnation: int) -> int:
@@ -89,16 +102,27 @@ def _attempt(job: JobDocument, environment: Mapping[str, str]) -> int:
     return int(text)
 
 
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="harborrl_trainer", description="What runs in the pods of a HarborRLJob's trainer.")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
     run = commands.add_parser("run", help="the Ray driver: train until the last rollout")
-    run.add_argument("--attempt", type=int, required=True, metavar="N", help="number of the RayCluster, from 1")
+    run.add_argument("--config", type=Path, metavar="FILE", help="the job document; default $HARBORRL_JOB")
+    run.add_argument("--attempt", type=_number, metavar="N", help="number of the RayCluster; default $HARBORRL_ATTEMPT")
     run.add_argument(
-        "--incarnation", type=int, required=True, metavar="M", help="number of the head pod's life, from 1"
+        "--incarnation", type=_number, metavar="M", help="number of the head pod's life; default the next free one"
     )
     preflight = commands.add_parser("preflight", help="check the job before a GPU is held")
     preflight.add_argument("--result", type=Path, default=Path("/dev/termination-log"), help="file for the JSON result")
+    argv = commands.add_parser("argv", help="print what Miles would be started with, and start nothing")
+    source = argv.add_mutually_exclusive_group(required=True)
+    source.add_argument("--preset", metavar="NAME", help="a preset in its documented shape")
+    source.add_argument("--file", type=Path, help="a job document (JSON) or a HarborRLJob (YAML)")
     commands.add_parser("supervise", help="the sidecar: submit the driver once, follow it, report progress")
     return parser
 

@@ -122,15 +122,16 @@ def begin(
         attempt=attempt,
         incarnation=incarnation,
         first_rollout=start.first_rollout,
-        resumed_from=_on_volume(job, start.checkpoint) if start.checkpoint else None,
+        resumed_from=on_volume(job, start.checkpoint) if start.checkpoint else None,
         optimizer=optimizer if start.checkpoint else None,
-        set_aside=tuple(_on_volume(job, path) for path in set_aside),
+        set_aside=tuple(on_volume(job, path) for path in set_aside),
     )
     index.add_claim(RunLayout.of(job).index, claim)
     return start
 
 
-def _on_volume(job: JobDocument, path: Path) -> str:
+def on_volume(job: JobDocument, path: Path) -> str:
+    """`path` below `storage.checkpoints`, as a claim names it."""
     return os.path.relpath(path, job.storage.checkpoints)
 
 

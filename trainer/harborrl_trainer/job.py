@@ -4,7 +4,7 @@ Field names are the snake_case of the document's camelCase. Unknown fields are i
 """
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -50,6 +50,10 @@ class JobIdentity(_Part):
 class Model(_Part):
     path: AbsolutePath
     """Directory with config.json, tokenizer and weights in Hugging Face form."""
+    ref_load: AbsolutePath | None = None
+    """Reference and first weights in the engine's own format (Miles: a `torch_dist` checkpoint); unset: `path`."""
+    type: str | None = None
+    """Model type of the engine's scripts, for example `glm4.7-flash`; unset: the preset's."""
 
 
 class TaskSource(_Part):
@@ -67,7 +71,7 @@ class Data(_Part):
     tasks: TaskSource | None = None
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
+    def _exactly_one(self) -> "Data":
         if (self.jsonl is None) == (self.tasks is None):
             raise ValueError("exactly one of jsonl and tasks must be set")
         return self
@@ -115,6 +119,55 @@ class TrainingConfig(_Part):
     """Tokens a single turn may generate; `maxSeqLen` bounds the trajectory."""
     rollout_shuffle: bool = True
     enable_thinking: bool = True
+
+
+class ResolvedConfig(TrainingConfig):
+    """All that `trainer.config` holds: what Miles reads beyond what both engines read."""
+
+    colocate: bool = True
+    actor_nodes: Annotated[int, Field(ge=0)] | None = None
+    rollout_num_gpus: int | None = None
+    app_tags: dict[str, Any] = {}
+    advantage_estimator: str = "grpo"
+    lr_decay_style: str = "constant"
+    bf16: bool = True
+    attention_softmax_in_fp32: bool = True
+    attention_dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
+    hidden_dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
+    megatron_to_hf_mode: str = "bridge"
+    agent_model_name: str = "model"
+    input_key: str = "prompt"
+    label_key: str = "metadata"
+    apply_chat_template: bool = True
+    recompute_granularity: str = "selective"
+    max_position_embeddings: Count = 32768
+    untie_embeddings_and_output_weights: bool | None = None
+    """Unset: follows the model's own configuration."""
+    no_masked_softmax_fusion: bool = True
+    sglang_mem_fraction_static: Annotated[float, Field(ge=0, le=1)] = 0.7
+    train_iters: Count = 50
+    eval_interval: Annotated[int, Field(ge=0)] | None = None
+    """Unset: nothing is evaluated."""
+    miles_src_commit: str = "9a003644739f4e6dd509e2e8337e8ae7e571941c"
+    """Commit of Miles in the image."""
+
+
+class Lora(_Part):
+    """Adapters instead of full fine-tuning; a checkpoint then holds the adapter alone."""
+
+    rank: Count
+    alpha: Annotated[float, Field(ge=0)]
+    target_modules: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Parallelism(_Part):
+    """Ways to split the model; unset ones are the preset's, else 1."""
+
+    tp: Count | None = None
+    pp: Count | None = None
+    cp: Count | None = None
+    ep: Count | None = None
+    etp: Count | None = None
 
 
 class Ports(_Part):
@@ -204,6 +257,8 @@ class Checkpoint(_Part):
     """Complete checkpoints kept; an older one goes only after a newer one is whole."""
     grace_seconds: Annotated[float, Field(ge=0)] = 120
     """Time for a last checkpoint when the pod is told to end."""
+    suspend_wait_seconds: Seconds = 3600
+    """Longest wait for the checkpoint that a suspend asks for."""
 
 
 class ResumeFrom(_Part):
@@ -227,12 +282,26 @@ class JobDocument(_Part):
     attempt: Count = 1
     engine: Literal["native", "miles"]
     mode: Literal["sync", "async"] = "sync"
+    preset: str | None = None
+    """Named set of engine arguments; ranks below what is set explicitly."""
+    image: str = ""
+    """Trainer image: for Miles it decides which flags are known."""
     model: Model
     data: Data
     eval: Evaluation | None = None
-    config: TrainingConfig = TrainingConfig()
-    lora: dict[str, Any] | None = None
-    """Adapter settings; set, a checkpoint holds the adapter alone."""
+    config: ResolvedConfig = ResolvedConfig()
+    explicit_config: tuple[str, ...] = ()
+    """Names (camelCase) of the fields of `config` that the user wrote: those alone rank above a preset."""
+    recipe_args: str = ""
+    """Raw engine flags; rank above `config`."""
+    extra_args: str = ""
+    """More of them; rank above `recipe_args`."""
+    custom_config_yaml: str = ""
+    """A mapping of engine arguments; ranks highest."""
+    env_names: tuple[str, ...] = ()
+    """Names of `trainer.env`; the values reach the pods alone."""
+    lora: Lora | None = None
+    parallelism: Parallelism | None = None
     max_seq_len: Annotated[int, Field(ge=2)]
     """Tokens a trajectory, prompt included."""
     nodes: Count = 1

@@ -238,6 +238,9 @@ class TrainerStatus(StatusModel):
     """Id of the driver in Ray: `<job>-a<attempt>-i<incarnation>`."""
     driver_state: str | None = None
     """`STARTING`, `PENDING`, `RUNNING`, `SUCCEEDED`, `FAILED` or `STOPPED`, as the supervisor reports it."""
+    notices: list[str] = Field(default_factory=list)
+    """What this run lacks or does otherwise than was written, as the supervisor reports it: a version of Miles without
+    a save trigger, a torn checkpoint that was passed over, an adjusted argument."""
 
 
 class PreflightStatus(StatusModel):

@@ -100,10 +100,12 @@ class TrainerSpec(Model):
     """The training cluster: `nodes` pods in one RayCluster an attempt."""
 
     engine: Literal["miles", "native"] = "miles"
-    """`miles` runs Miles (refused where the chart names no image for it); `native` is our GRPO loop on CPUs. Default
+    """`miles` runs Miles in its own image (docs/miles.md); `native` is our GRPO loop on CPUs. Default
     miles: the production engine."""
     preset: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    """Named set of hyper-parameters; ranks below everything that is set explicitly."""
+    """Named set of engine flags, with engine miles: `glm47-flash-sync`, `glm47-flash-async` or `glm52-lora`, the
+    documented launchers (docs/miles.md); ranks below everything that is set explicitly. Unset: the documented
+    defaults of `config`."""
     mode: Literal["sync", "async"] = "sync"
     """`async` rolls out while training, on separate nodes. Default sync: on-policy and on one node."""
     lora: Lora | None = None
@@ -141,8 +143,9 @@ class TrainerSpec(Model):
     trainer's role. Unset: `harborrl-trainer`, which the operator makes."""
     config: FrameworkConfig = nested(FrameworkConfig)
     """Hyper-parameters under HarborFrameworkConfig's names."""
-    max_seq_len: Annotated[int, Field(ge=2, le=1_000_000)] = 65536
-    """Longest whole trajectory in tokens; a longer one ends as SequenceLengthLimitExceeded."""
+    max_seq_len: Annotated[int, Field(ge=2, le=1_000_000)] | None = None
+    """Longest whole trajectory in tokens; a longer one ends as SequenceLengthLimitExceeded. Unset: the preset's, else
+    65536."""
     recipe_args: RawText = ""
     """Engine flags, one or more a line, `#` begins a comment; ranks above `config`."""
     extra_args: RawText = ""

@@ -38,6 +38,7 @@ from harborrl_operator.resources.common import (
     with_admin_secret,
 )
 from harborrl_operator.resources.interconnect import capabilities, devices, environment, network_annotations
+from harborrl_operator.resources.miles_code import is_needed, supervisor_environment, with_code
 from harborrl_operator.resources.placement import placement, topology_annotations
 
 _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a directory, no secret
@@ -184,7 +185,7 @@ def _head(job: ResolvedJob, attempt: int) -> dict[str, Any]:
     ray["volumeMounts"].append({"name": "run", "mountPath": RUN_DIR})
     pod = _pod(job, ray, [{"name": "run", "emptyDir": {}}, _token_volume()])
     pod["initContainers"] = [_supervisor(job, attempt)]
-    return pod
+    return with_code(job, pod, _beside(job.spec.trainer.resources))
 
 
 def _worker(job: ResolvedJob, attempt: int) -> dict[str, Any]:
@@ -195,7 +196,8 @@ def _worker(job: ResolvedJob, attempt: int) -> dict[str, Any]:
     ray["lifecycle"] = _wait_for_head_to_end(wait)
     ray["readinessProbe"] = _http_probe(DASHBOARD_AGENT_PORT, "/api/local_raylet_healthz")
     ray["livenessProbe"] = _tcp_probe(DASHBOARD_AGENT_PORT)
-    return _pod(job, ray, []) | {"terminationGracePeriodSeconds": wait + WORKER_MARGIN_SECONDS}
+    pod = _pod(job, ray, []) | {"terminationGracePeriodSeconds": wait + WORKER_MARGIN_SECONDS}
+    return with_code(job, pod, _beside(job.spec.trainer.resources))
 
 
 def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
@@ -203,10 +205,10 @@ def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
     return {
         "name": "supervisor",
         "restartPolicy": "Always",
-        "image": job.trainer_image,
+        "image": job.settings.trainer_image if is_needed(job) else job.trainer_image,
         "imagePullPolicy": job.settings.image_pull_policy,
         "command": ["python", "-m", "harborrl_trainer", "supervise"],
-        "env": with_admin_secret(job, trainer_environment(job, attempt)),
+        "env": with_admin_secret(job, [*trainer_environment(job, attempt), *supervisor_environment(job)]),
         "resources": _beside(job.spec.trainer.resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",

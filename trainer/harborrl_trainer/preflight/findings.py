@@ -16,6 +16,7 @@ type Severity = Literal["refuse", "warn"]
 type Reason = Literal[
     "AgentServerDegraded",
     "AgentServerUnhealthy",
+    "ArgumentConflict",
     "BudgetsUnknown",
     "CapacityTight",
     "CapacityTooSmall",

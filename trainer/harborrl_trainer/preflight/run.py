@@ -46,7 +46,19 @@ def checks_of(job: JobDocument, client: httpx.Client) -> list[tuple[str, Check]]
         ("checkpoints volume", checkpoints_volume),
         ("traces volume", volume("traces", run.traces)),
         ("trials volume", volume("trials", run.trials)),
-        ("resume", lambda: storage.check_resume(job)),
+        *_of_engine(job),
+    ]
+
+
+def _of_engine(job: JobDocument) -> list[tuple[str, Check]]:
+    if job.engine == "native":
+        return [("resume", lambda: storage.check_resume(job))]
+    from harborrl_trainer.launch import launch  # noqa: PLC0415 - reads the tables of Miles' versions
+    from harborrl_trainer.preflight import miles  # noqa: PLC0415 - same
+
+    return [
+        ("arguments", lambda: miles.check_arguments(job, launch)),
+        ("resume", lambda: miles.check_resume(job)),
     ]
 
 

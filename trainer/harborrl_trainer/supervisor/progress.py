@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harborrl_trainer.failures import one_line
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import IncarnationId
 from harborrl_trainer.space import Space, coarse
@@ -16,6 +17,8 @@ from harborrl_trainer.supervisor.verdict import Driver
 SCHEMA_VERSION = 1
 WRITE_SECONDS = 10.0
 """Least time between two writes while a run is on: a thousand jobs then cost at most 100 writes a second."""
+NOTICES, NOTICE_LIMIT = 10, 256
+"""Of the driver's: so many, of so many characters each."""
 LOAD_WRITE_SECONDS = 60.0
 """The same when nothing but the agent server's load has changed, which it does all the time."""
 
@@ -33,6 +36,8 @@ class Report:
     """Id of the operator's request that the driver was told."""
     flushed: int | None = None
     """Trials that were cancelled after the driver's end."""
+    notices: tuple[str, ...] = ()
+    """What the run lacks or does otherwise than was written."""
 
 
 def document(job: JobDocument, mine: IncarnationId, report: Report) -> dict[str, Any]:
@@ -51,6 +56,7 @@ def document(job: JobDocument, mine: IncarnationId, report: Report) -> dict[str,
             "cause": driver.cause,
             "startedAt": None if driver.started_at is None else timestamp(driver.started_at),
         },
+        "notices": [one_line(notice, NOTICE_LIMIT) for notice in report.notices[:NOTICES]],
         "request": {"id": report.request, "flushed": report.flushed} if report.request else None,
         **_start(mine, seen),
         "rollout": _rollout(job, seen),

@@ -56,12 +56,14 @@ class RayApi:
         answer = await self._send("GET", f"/api/jobs/{submission_id}", absent_ok=True)
         return None if answer is None else _job(submission_id, answer)
 
-    async def submit(self, submission_id: str, entrypoint: str) -> None:
+    async def submit(self, submission_id: str, entrypoint: str, env: Mapping[str, str] | None = None) -> None:
         """Submit unless a job of this id exists: safe to repeat, also after an answer was lost.
 
-        No runtime environment: the driver inherits the Ray container's own, and no secret passes through Ray's records.
+        `env` is added to the Ray containers' own for every process of the job. Ray keeps it in its records: no secrets.
         """
-        body = {"entrypoint": entrypoint, "submission_id": submission_id, "entrypoint_num_cpus": 0}
+        body: dict[str, Any] = {"entrypoint": entrypoint, "submission_id": submission_id, "entrypoint_num_cpus": 0}
+        if env:
+            body["runtime_env"] = {"env_vars": dict(env)}
         response = await self._request("POST", "/api/jobs/", json=body)
         if response.status_code == 200 or "already exists" in response.text:
             return

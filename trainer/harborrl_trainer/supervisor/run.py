@@ -15,6 +15,7 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.supervisor.agents import HttpAgents
 from harborrl_trainer.supervisor.cluster import KubernetesCluster
 from harborrl_trainer.supervisor.ending import DEFAULT_MARKS, Marks
+from harborrl_trainer.supervisor.entry import entry_of
 from harborrl_trainer.supervisor.ray_api import RayApi
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
 
@@ -23,6 +24,8 @@ TIMEOUT_SECONDS = 5.0
 
 
 def supervise(job: JobDocument, attempt: int) -> int:
+    # Miles' image has another user: what the two share they share by the pod's group (fsGroup).
+    os.umask(0o002)
     asyncio.run(_supervise(job, attempt))
     return 0
 
@@ -44,7 +47,7 @@ async def _supervise(job: JobDocument, attempt: int) -> None:
             sleep=asyncio.sleep,
             say=_say,
         )
-        supervisor = Supervisor(job, attempt, world)
+        supervisor = Supervisor(job, attempt, world, entry_of(job))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, supervisor.leave)
         try:

@@ -1,9 +1,11 @@
 """The sidecar's life: find or submit the driver, follow it, end it when the pod is told to go."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from harborrl_trainer import files, layout
+from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.supervisor import progress, start, volumes
@@ -11,6 +13,7 @@ from harborrl_trainer.supervisor.agents import Agents
 from harborrl_trainer.supervisor.cluster import Cluster, ClusterUnavailableError
 from harborrl_trainer.supervisor.disk import RunReader, Seen
 from harborrl_trainer.supervisor.ending import STOP_SECONDS, Marks, plan_end
+from harborrl_trainer.supervisor.entry import NATIVE, Entering, MakeEntry, by_command
 from harborrl_trainer.supervisor.follower import Follower
 from harborrl_trainer.supervisor.publisher import Publisher
 from harborrl_trainer.supervisor.ray_api import RayApi, RayUnavailableError, SubmissionRefusedError
@@ -18,7 +21,6 @@ from harborrl_trainer.supervisor.requests import StopRequests
 from harborrl_trainer.supervisor.start import Follow, Lost, PodLife, Submit
 from harborrl_trainer.supervisor.verdict import Driver, DriverState, lost, missed
 
-COMMAND = "python -m harborrl_trainer run"
 TICK_SECONDS = 1.0
 FAREWELL_SECONDS = 15.0
 """Within the 30 s that the pod's grace period has beyond the checkpoint's."""
@@ -42,11 +44,12 @@ class World:
 
 
 class Supervisor:
-    def __init__(self, job: JobDocument, attempt: int, world: World, command: str = COMMAND) -> None:
+    def __init__(self, job: JobDocument, attempt: int, world: World, enter: MakeEntry | None = None) -> None:
         self._job = job
         self._attempt = attempt
         self._world = world
-        self._command = command
+        self._entering = Entering(enter or by_command(NATIVE))
+        self._notices: tuple[str, ...] = ()
         self._run = RunLayout.of(job)
         self._told_to_leave = False
         self._last_said = ""
@@ -99,6 +102,7 @@ class Supervisor:
             oldest_trial_since=follower.oldest_trial_since,
             request=self._requests.given if self._requests else None,
             flushed=follower.flushed,
+            notices=self._notices,
         )
 
     async def _find_driver(self) -> Follower | None:
@@ -126,7 +130,10 @@ class Supervisor:
         match start.decide_start(start.read_life(marks), known, self._job.job.name, self._attempt):
             case Follow(incarnation):
                 start.write_life(marks, PodLife(incarnation, submitted=True))
-                return self._follower(incarnation, "PENDING")
+                follower = self._follower(incarnation, "PENDING")
+                with contextlib.suppress(ConfigurationError, OSError):  # told again only for what it notes
+                    self._notices = (await self._entering.entry(follower.id)).notices
+                return follower
             case Lost(incarnation):
                 follower = self._follower(incarnation, "FAILED")
                 follower.driver = lost(follower.driver.submission_id)
@@ -138,12 +145,17 @@ class Supervisor:
                 return self._follower(incarnation, "STARTING")
 
     async def _submit(self, follower: Follower) -> None:
-        submission, (attempt, incarnation) = follower.driver.submission_id, follower.id
-        command = f"{self._command} --attempt {attempt} --incarnation {incarnation}"
+        submission, incarnation = follower.driver.submission_id, follower.id.incarnation
         try:
-            await self._world.ray.submit(submission, command)
+            entry = await self._entering.entry(follower.id)
+            self._notices = entry.notices
+            await self._world.ray.submit(submission, entry.command, entry.env)
         except RayUnavailableError as error:
             follower.driver = Driver(submission, "STARTING", f"Ray does not take the driver yet: {error}")
+        except OSError as error:
+            follower.driver = Driver(submission, "STARTING", f"The driver's plan is not made yet: {error}")
+        except ConfigurationError as error:
+            follower.driver = Driver(submission, "FAILED", str(error), "configuration")
         except SubmissionRefusedError as error:
             follower.driver = Driver(submission, "FAILED", f"Ray refused the driver: {error}", "application")
         else:

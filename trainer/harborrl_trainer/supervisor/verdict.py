@@ -30,6 +30,8 @@ _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|CUDA out of memory|std::bad_alloc
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ECHO = re.compile(r"\((?:raylet|[\w.:]+ pid=\d+)")
 """How Ray marks lines that it copies from its other processes into the driver's output."""
+_ADVISED = "Miles: "
+"""How a sentence begins that has its advice: a GPU's memory is not the pod's."""
 _LAST_LINES = 40
 """Log lines that are searched for a cause; earlier ones may tell of troubles that were overcome."""
 
@@ -108,9 +110,8 @@ def _failed(job: RayJob, text: str) -> Driver:
         return Driver(job.submission_id, "FAILED", message, "infrastructure", "OutOfMemory")
     if _OUT_OF_MEMORY.search(end):
         # The advice first: what Ray says of it is long enough to push it off the line.
-        message = one_line(
-            f"Out of memory: raise trainer.resources.limits.memory, or lower microBatchSize or maxSeqLen. {said}"
-        )
+        advice = "Out of memory: raise trainer.resources.limits.memory, or lower microBatchSize or maxSeqLen. "
+        message = one_line(said if said.startswith(_ADVISED) else f"{advice}{said}")
         return Driver(job.submission_id, "FAILED", message, "application", "OutOfMemory")
     return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), "application")
 

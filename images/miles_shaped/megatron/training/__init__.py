@@ -1,0 +1,1 @@
+"""Stands in for the package of this name in Megatron-LM (see the README beside)."""

@@ -1,0 +1,11 @@
+"""As in Miles: a function by its dotted path."""
+
+import importlib
+from typing import Any
+
+
+def load_function(path: str | None) -> Any:
+    if not path:
+        return None
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,1 @@
+"""What stands behind the modules of Miles' names: parser, loop, session server, files."""

@@ -1,0 +1,324 @@
+"""A job becomes a command line in the documented order, or is refused with the flag, the numbers and the way out."""
+
+import json
+from typing import Any
+
+import pytest
+
+from harborrl_trainer.config import HarborFrameworkConfig
+from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.launch.rules import RULES
+from harborrl_trainer.launch.sizing import Shape, adapters, asynchronous, fixed
+from support.launches import NEW, OLD, launched, of_preset, plain, value
+
+Changes = dict[str, Any]
+ASYNC: Changes = {"mode": "async", "nodes": 2, "config__colocate": False}
+
+ASYNC_SHAPES = [
+    ((8, 1, 8), (2, 56, 8)),
+    ((8, 2, 8), (4, 48, 8)),
+    ((8, 3, 8), (2, 40, 8)),
+    ((8, 4, 8), (8, 32, 8)),
+    ((4, 1, 8), (2, 24, 8)),
+    ((2, 1, 4), (1, 4, 4)),
+]
+"""Nodes, training nodes, GPUs a node -> expert parallel size, rollout GPUs, GPUs an engine; seen of the launcher."""
+
+
+@pytest.mark.parametrize(("asked", "computed"), ASYNC_SHAPES)
+def test_the_asynchronous_launchers_table_is_computed_again(
+    asked: tuple[int, int, int], computed: tuple[int, int, int]
+) -> None:
+    nodes, train, gpus = asked
+    ep, rollout, engine = computed
+    sizes = asynchronous(Shape(nodes, gpus, colocate=False, actor_nodes=train, parallelism={"tp": 4}, experts=64))
+    assert (sizes["ep"], sizes["rolloutGpus"], sizes["engine"]) == (ep, rollout, engine)
+    assert sizes["runningRequests"] == engine * 256 // 4
+    assert sizes["chunkedPrefill"] == engine * 256
+
+
+@pytest.mark.parametrize(
+    ("nodes", "train", "gpus", "says"),
+    [
+        (8, 1, 6, "6 training GPUs cannot be split by tensor x pipeline x context parallel size = 4"),
+        (8, 2, 6, "an engine of 6 GPUs"),
+        (1, 1, 8, "1 nodes, of which 1 train, leave none for rollout; set it to at least 2"),
+        (2, 2, 8, "2 nodes, of which 2 train, leave none for rollout; set it to at least 3"),
+    ],
+)
+def test_an_asynchronous_shape_that_cannot_be_is_refused_with_its_numbers(
+    nodes: int, train: int, gpus: int, says: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        asynchronous(Shape(nodes, gpus, colocate=False, actor_nodes=train, parallelism={"tp": 4}, experts=64))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(("nodes", "ep", "engine"), [(1, 8, 8), (2, 16, 16), (4, 32, 16)])
+def test_the_adapters_launcher_spreads_experts_over_all_gpus(nodes: int, ep: int, engine: int) -> None:
+    sizes = adapters(Shape(nodes, 8, colocate=True))
+    assert (sizes["tp"], sizes["ep"], sizes["engine"], sizes["chunkedPrefill"]) == (8, ep, engine, 8192)
+
+
+def test_rollout_beside_training_gets_what_the_training_nodes_leave() -> None:
+    assert fixed(Shape(4, 8, colocate=False, actor_nodes=2))["rolloutGpus"] == 16
+    assert fixed(Shape(4, 8, colocate=False, rollout_gpus=4))["rolloutGpus"] == 4
+    assert fixed(Shape(2, 8, colocate=False, rollout_gpus=0))["rolloutGpus"] == 8
+    with pytest.raises(ConfigurationError, match="leave 8; set it to at most 8"):
+        fixed(Shape(2, 8, colocate=False, rollout_gpus=16))
+
+
+def test_the_documented_order_is_fields_model_parallelism_raw_flags_and_the_fixed_tail() -> None:
+    made = launched(plain(recipeArgs="--lr 2e-6 # faster", extraArgs="--use-tis", customConfigYaml="a_flag: 1"))
+    order = ("--seed", "--num-layers", "--tensor-model-parallel-size", "--use-tis", "--hf-checkpoint", "--colocate")
+    places = [made.argv.index(flag) for flag in (*order, "--custom-config-path")]
+    assert places == sorted(places)
+    assert value(made, "--lr") == ["2e-6"]
+    config = HarborFrameworkConfig(untie_embeddings_and_output_weights=False, eval_interval=0)
+    assert len(set(config.cli_args()) - set(made.argv)) < 20
+    assert made.argv[0] == "train.py"
+    assert made.files["/mnt/checkpoints/run/launch/custom-config.yaml"] == "a_flag: 1"
+
+
+def test_a_flag_of_the_tail_that_is_not_the_operators_may_be_overridden() -> None:
+    made = launched(plain(extraArgs="--tito-model default --rollout-function-path my.fn --ref-load /mnt/models/ref"))
+    assert (value(made, "--tito-model"), value(made, "--rollout-function-path")) == (["default"], ["my.fn"])
+    assert made.argv.count("--ref-load") == 1
+
+
+def test_a_fresh_start_is_explicit_and_a_later_one_loads() -> None:
+    assert value(launched(plain()), "--start-rollout-id") == ["0"]
+    assert value(launched(plain()), "--load") is None
+    later = launched(plain(), load="/mnt/checkpoints/old", start_rollout=8, optimizer=False)
+    assert (value(later, "--load"), value(later, "--start-rollout-id")) == (["/mnt/checkpoints/old"], ["8"])
+    assert value(later, "--no-load-optim") == []
+
+
+def test_an_adapter_goes_on_with_the_rollouts_that_are_left() -> None:
+    made = launched(of_preset("glm52-lora", config__numRollout=20), load="/mnt/adapter", start_rollout=8)
+    assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["12"])
+    assert "12 of 20 rollouts are left after rollout 7" in made.adjustments[-1].reason
+    assert value(made, "--load") is None
+
+
+def test_keys_stay_in_the_environment_and_the_curve_is_one_over_all_attempts() -> None:
+    made = launched(plain(envNames=["WANDB_API_KEY"]))
+    assert value(made, "--use-wandb") == []
+    assert value(made, "--wandb-group") == ["quickstart"]
+    assert "--wandb-key" not in made.argv
+    assert (made.env["WANDB_RUN_ID"], made.env["WANDB_RESUME"]) == ("quickstart-5f0c2a9e", "allow")
+    assert "--use-wandb" not in launched(plain()).argv
+    own = launched(plain(envNames=["WANDB_API_KEY", "WANDB_PROJECT", "WANDB_RUN_ID", "no_proxy"]))
+    assert "--wandb-project" not in own.argv
+    assert {"WANDB_RUN_ID", "no_proxy"} & own.env.keys() == set()
+
+
+def test_evaluation_is_asked_for_where_the_job_has_data_for_it() -> None:
+    made = launched(plain(eval={"jsonl": "/mnt/tasks/eval.jsonl", "interval": 5, "samplesPerPrompt": 2}))
+    assert value(made, "--eval-prompt-data") == ["eval", "/mnt/tasks/eval.jsonl"]
+    assert (value(made, "--eval-interval"), value(made, "--n-samples-per-eval-prompt")) == (["5"], ["2"])
+    assert value(launched(plain()), "--eval-interval") is None
+
+
+def test_several_session_servers_are_a_half_open_range_of_ports() -> None:
+    assert value(launched(plain(ports={"session": 30000, "sessionCount": 4})), "--session-server-port") == [
+        "30000",
+        "30004",
+    ]
+
+
+def test_embeddings_follow_the_model() -> None:
+    assert "--untie-embeddings-and-output-weights" not in launched(plain()).argv
+    glm = launched(plain(model={"path": "/mnt/models/GLM-4.7-Flash"}))
+    assert glm.argv.count("--untie-embeddings-and-output-weights") == 1
+
+
+REFUSED: list[tuple[Changes, str]] = [
+    ({"recipeArgs": "--save /tmp"}, "trainer.recipeArgs: --save is decided by storage.checkpoints; remove it"),
+    ({"extraArgs": "--session-server-port 1"}, "--session-server-port is decided by trainer.ports.session"),
+    ({"extraArgs": "--sglang-router-ip 1.2.3.4"}, "--sglang-router-ip is decided by"),
+    ({"extraArgs": "--dump-det /x"}, "--dump-det is decided by storage.traces"),
+    ({"extraArgs": "--wandb-key abc"}, "--wandb-key looks like a secret"),
+    ({"extraArgs": "--swiglo"}, "Miles 31f1ca9 knows no flag --swiglo; did you mean --swiglu?"),
+    ({"extraArgs": "--swiglu 1"}, "--swiglu takes no value, and '1' follows it"),
+    ({"extraArgs": "--seed"}, "--seed takes 1 value(s) and has 0"),
+    ({"extraArgs": "--seed 1.5"}, "--seed takes a whole number, not '1.5'"),
+    ({"extraArgs": "--lr fast"}, "--lr takes a number, not 'fast'"),
+    ({"extraArgs": "lr 1"}, "'lr' follows no flag"),
+    ({"extraArgs": "--x 'a"}, "trainer.extraArgs: No closing quotation"),
+    ({"customConfigYaml": "rollout-batch-size: 4"}, "would never read 'rollout-batch-size'; write rollout_batch_size"),
+    ({"customConfigYaml": "save: /tmp"}, "save is decided by storage.checkpoints"),
+    ({"customConfigYaml": "hf_token: x"}, "hf_token looks like a secret"),
+    ({"customConfigYaml": "- 1"}, "must be a mapping"),
+    ({"customConfigYaml": "a: [1"}, "trainer.customConfigYaml: line"),
+    ({"model__type": "glm9"}, "model.type: 'glm9' is not among the known types (glm4.7-flash"),
+    ({"model": {"path": "/mnt/models/My-Model"}}, "directory 'My-Model' tells none; set model.type"),
+    ({"preset": "glm9"}, "there is no 'glm9'; choose one of glm47-flash-sync"),
+    ({"preset": "glm47-flash-async"}, "runs in mode async and the job says sync"),
+    ({"config__milesSrcCommit": "beefbeef"}, "Miles beefbeef is not among the known versions (31f1ca9, 9a00364)"),
+    (ASYNC | {"config__milesSrcCommit": OLD}, "async needs --fully-async, which Miles 9a00364 does not know"),
+    ({"ports__sessionCount": 2, "config__milesSrcCommit": OLD}, "Miles 9a00364 runs one session server and 2 are"),
+    ({"lora": {"rank": 8, "alpha": 12.5, "targetModules": ["q"]}}, "trainer.lora.alpha: Miles takes a whole number"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), REFUSED, ids=[says for _, says in REFUSED])
+def test_what_cannot_be_launched_is_refused_in_one_line(changes: Changes, says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        launched(plain(**changes))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked_on() -> None:
+    made = launched(plain(extraArgs="--sglang-new-thing 1"))
+    assert "The image's own parser decides" in made.adjustments[-1].reason
+    agent = launched(plain(extraArgs="--custom-agent-function-path my.run"))
+    assert agent.argv.count("--custom-agent-function-path") == 1
+    assert "its counters, outcomes and second tries are gone" in agent.adjustments[-1].reason
+    own = launched(plain(extraArgs="--custom-rm-path my.reward --my-flag 1"))
+    assert value(own, "--my-flag") == ["1"]
+
+
+def test_an_unknown_name_of_the_yaml_is_kept_and_remarked_on() -> None:
+    made = launched(plain(customConfigYaml="temprature: 1"))
+    assert "only a custom function can read it" in made.adjustments[-1].reason
+
+
+def extra(flags: str, **changes: Any) -> Changes:
+    return {"extraArgs": flags, **changes}
+
+
+BROKEN: list[tuple[Changes, str]] = [
+    ({"config__globalBatchSize": 5}, "--global-batch-size 5 does not divide the 8 samples of a rollout"),
+    (extra("--num-steps-per-rollout 2"), "wants --global-batch-size to be 8 // 2, not 8"),
+    (extra("--over-sampling-batch-size 1"), "--over-sampling-batch-size 1 is below --rollout-batch-size 2"),
+    (extra("--async-max-concurrent-samples 3"), "3 is below --n-samples-per-prompt 4"),
+    ({"config__rolloutMaxResponseLen": 16384}, "16384, of one turn, fills the whole trajectory of --max-seq-len 16384"),
+    (extra("--rollout-max-context-len 100 --rollout-max-prompt-len 100"), "100 must be below"),
+    (extra("--eval-interval 0"), "--eval-interval 0 would be divided by"),
+    (extra("--eval-interval 5"), "--eval-interval needs eval.jsonl"),
+    (extra("--pause-generation-mode abort"), "use in_place or retract"),
+    (extra("--recompute-logprobs-via-prefill"), "needs --true-on-policy-mode"),
+    (extra("--kl-loss-coef 0.1", config__klCoef=0.1), "--kl-coef 0.1 puts the KL penalty into the reward"),
+    (extra("--use-tis --use-rollout-logprobs"), "--use-rollout-logprobs and --use-tis exclude each other"),
+    ({"config__advantageEstimator": "reinforce_plus_plus"}, "needs --normalize-advantages"),
+    (extra("--get-mismatch-metrics"), "needs --custom-tis-function-path"),
+    ({"config__advantageEstimator": "ppo"}, "which --megatron-to-hf-mode bridge cannot load"),
+    (
+        extra("--megatron-to-hf-mode raw --advantage-estimator ppo --kl-coef 0.1", model__refLoad="/r"),
+        "ppo takes no --kl-coef (0.1)",
+    ),
+    (
+        ASYNC | extra("--megatron-to-hf-mode raw --advantage-estimator ppo", model__refLoad="/r"),
+        "trains on samples of older weights",
+    ),
+    (extra("--use-opd"), "--use-opd needs --opd-type"),
+    (extra("--enable-mtp-training"), "needs --mtp-num-layers"),
+    (extra("--fully-async"), "runs under train_async.py alone"),
+    ({"mode": "async", "nodes": 2}, "--colocate cannot be used in mode async"),
+    (ASYNC | extra("--partial-rollout"), "--partial-rollout cannot be used in mode async"),
+    (ASYNC | extra("--multi-lora-n-adapters 2"), "--multi-lora-n-adapters cannot be used in mode async"),
+    (ASYNC | extra("--rollout-function-path a.b"), "--rollout-function-path cannot be used in mode async"),
+    (
+        ASYNC | extra("--recompute-logprobs-via-prefill --true-on-policy-mode"),
+        "--recompute-logprobs-via-prefill cannot be used in mode async",
+    ),
+    (ASYNC | extra("--rollout-all-samples-process-path a.b"), "--rollout-all-samples-process-path cannot"),
+    (extra("--pause-generation-mode in_place --update-weight-transfer-mode p2p"), "retract with p2p"),
+    (extra("--update-weight-transfer-mode p2p"), "p2p cannot be used with --colocate"),
+    (ASYNC | extra("--update-weight-transfer-mode p2p --lora-rank 8"), "p2p cannot be used with --lora-rank"),
+    (ASYNC | extra("--update-weight-transfer-mode p2p --prefill-num-servers 1"), "p2p cannot be used with --prefill"),
+    (extra("--update-weight-transfer-mode disk-delta"), "disk-delta cannot be used with --colocate"),
+    (ASYNC | extra("--update-weight-transfer-mode disk-delta --lora-rank 8"), "disk-delta cannot be used with --lora"),
+    (
+        ASYNC | extra("--update-weight-transfer-mode disk-delta --prefill-num-servers 1"),
+        "disk-delta cannot be used with --prefill",
+    ),
+    (extra("--sglang-config a.yaml --prefill-num-servers 1"), "--sglang-config and --prefill-num-servers exclude"),
+    (extra("--mini-ft-controller-enable"), "needs --control-server-port"),
+    (extra("--use-dynamic-batch-size"), "needs --max-tokens-per-gpu"),
+    (extra("--use-dynamic-global-batch-size"), "needs --use-dynamic-batch-size and --max-tokens-per-gpu"),
+    (extra("--balance-by-flops"), "--balance-by-flops needs --use-dynamic-batch-size"),
+    (
+        extra("--qkv-format bshd --use-dynamic-batch-size --max-tokens-per-gpu 8192"),
+        "--qkv-format bshd takes no --use-dynamic-batch-size",
+    ),
+    (ASYNC | extra("--offload-train-target disk"), "needs --offload-train, which colocation implies"),
+    (extra("--lora-rank 8"), "--lora-rank 8 needs --target-modules"),
+    (
+        extra("--stream-optimizer-state-to-disk --lora-rank 8 --target-modules q_proj"),
+        "--stream-optimizer-state-to-disk and --lora-rank exclude each other",
+    ),
+    (extra("--stream-optimizer-state-to-disk --optimizer-cpu-offload"), "and --optimizer-cpu-offload exclude"),
+    (
+        extra("--stream-optimizer-state-to-disk --use-precision-aware-optimizer"),
+        "and --use-precision-aware-optimizer exclude",
+    ),
+    (
+        extra("--rematerialize-param-from-master-weight --lora-rank 8 --target-modules q_proj"),
+        "--rematerialize-param-from-master-weight and --lora-rank exclude",
+    ),
+    ({"parallelism": {"tp": 2, "cp": 3}}, "8 training GPUs cannot be split by tensor x pipeline x context"),
+    ({"parallelism": {"ep": 16}}, "set trainer.parallelism.ep to a divisor of 8, or give 16 GPUs"),
+    (
+        {"model__path": "/mnt/models/GLM-4.7-Flash", "parallelism": {"ep": 3}, "nodes": 3},
+        "--num-experts 64 cannot be split by --expert-model-parallel-size 3",
+    ),
+    ({"parallelism": {"ep": 2}}, "--expert-model-parallel-size 2 needs a model with experts"),
+    (
+        {"model__path": "/mnt/models/GLM-4.7-Flash", "parallelism": {"tp": 8}},
+        "--num-attention-heads 20 cannot be split by --tensor-model-parallel-size 8",
+    ),
+    (
+        {"model__path": "/mnt/models/Qwen2.5-0.5B", "parallelism": {"tp": 7}, "gpusPerNode": 7},
+        "--num-query-groups 2 cannot be split by --tensor-model-parallel-size 7",
+    ),
+    (extra("--decoder-first-pipeline-num-layers 3"), "set trainer.parallelism.pp above 1"),
+    ({"parallelism": {"pp": 8}}, "--num-layers 28 cannot be split by --pipeline-model-parallel-size 8"),
+    (extra("--rollout-num-gpus-per-engine 3"), "8 rollout GPUs cannot be split into engines"),
+    (extra("--sglang-dp-size 2"), "--sglang-dp-size 2 needs --sglang-enable-dp-attention"),
+    ({"config__untieEmbeddingsAndOutputWeights": True}, "contradicts the model, which ties them"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), BROKEN, ids=[says for _, says in BROKEN])
+def test_a_broken_rule_is_told_with_the_flag_the_numbers_and_the_change(changes: Changes, says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        launched(plain(**changes))
+    assert says in str(caught.value)
+    assert "(unset)" not in str(caught.value)
+
+
+def test_a_model_with_separate_embeddings_keeps_them() -> None:
+    job = of_preset("glm47-flash-sync", config__untieEmbeddingsAndOutputWeights=False)
+    with pytest.raises(ConfigurationError, match="the model has separate embeddings"):
+        launched(job)
+
+
+def test_the_session_servers_rules_hold_for_what_the_yaml_sets() -> None:
+    """The flag is ours, so only the rules' own values can be asked."""
+    from harborrl_trainer.launch.rules import ROLLOUT  # noqa: PLC0415 - beside the one test that asks them
+
+    v2 = {"use_session_server": "v2", "rollout_batch_size": "1", "n_samples_per_prompt": "1", "global_batch_size": "1"}
+    flags = ("group_rm", "partial_rollout", "recompute_logprobs_via_prefill")
+    for flag in flags:
+        assert any(rule.broken({**v2, flag: True, "max_seq_len": "9"}) for rule in ROLLOUT)
+    assert any(rule.broken({**v2, "use_session_server": "v3", "max_seq_len": "9"}) for rule in ROLLOUT)
+
+
+def test_every_rule_has_a_case() -> None:
+    assert len(BROKEN) + 1 + 4 == len(RULES)
+
+
+def test_a_plain_job_and_a_plain_asynchronous_one_break_no_rule() -> None:
+    assert launched(plain(config__milesSrcCommit=NEW)).argv[0] == "train.py"
+    made = launched(plain(**ASYNC))
+    assert made.argv[0] == "train_async.py"
+    assert (value(made, "--rollout-num-gpus"), value(made, "--actor-num-nodes")) == (["8"], ["1"])
+
+
+def test_the_launch_of_every_job_is_plain_data() -> None:
+    made = launched(of_preset("glm52-lora"))
+    assert json.loads(json.dumps([list(made.argv), dict(made.env), dict(made.files)]))
+    assert all(isinstance(word, str) for word in made.argv)

@@ -1,0 +1,48 @@
+"""The driver's environment: what the launchers set, with the job's own names, and no secrets."""
+
+from collections.abc import Mapping
+
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.presets import Preset
+from harborrl_trainer.launch.seam import Start
+from harborrl_trainer.launch.versions import MilesVersion
+
+CHECKOUT, MEGATRON = "/root/miles", "/root/Megatron-LM"
+"""Where Miles' images have the two."""
+
+UNPROXIED = "127.0.0.1,localhost,.svc,.cluster.local"
+"""Hosts that no proxy may come between: engines, router and agent server speak to each other in the cluster."""
+
+
+def environment(job: JobDocument, start: Start, version: MilesVersion, preset: Preset | None) -> dict[str, str]:
+    """What the job's own `trainer.env` names keeps its value there, unless the parts depend on ours."""
+    tuned = {
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        "no_proxy": UNPROXIED,
+        "NO_PROXY": UNPROXIED,
+        **(preset.environment if preset else {}),
+        **_curve(job),
+    }
+    tasks = job.data.tasks.root if job.data.tasks else job.storage.tasks
+    ours = {
+        **version.environment,
+        "PYTHONPATH": f"{start.code}:{CHECKOUT}:{MEGATRON}",
+        "AGENT_SERVER_URL": job.agent_server.url,
+        "AGENT_MODEL_NAME": job.config.agent_model_name,
+        "AGENT_TRIAL_TIMEOUT": str(int(job.rollout.agent_trial_timeout_seconds)),
+        "MILES_ROUTER_EXTERNAL_HOST": job.trainer_host,
+        "HARBOR_TASKS_DIR": str(tasks),
+    }
+    return {**{name: value for name, value in tuned.items() if name not in job.env_names}, **ours}
+
+
+def logs_to_wandb(job: JobDocument) -> bool:
+    return "WANDB_API_KEY" in job.env_names
+
+
+def _curve(job: JobDocument) -> Mapping[str, str]:
+    """One curve over all attempts: Miles gives its `--wandb-run-id` to secondary processes alone."""
+    if not logs_to_wandb(job):
+        return {}
+    return {"WANDB_RUN_ID": f"{job.job.name}-{job.job.uid[:8]}", "WANDB_RESUME": "allow"}

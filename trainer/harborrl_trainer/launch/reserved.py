@@ -1,0 +1,47 @@
+"""Flags that a job's other fields decide: written raw they would be overridden in silence, so they are refused."""
+
+from collections.abc import Mapping
+
+from harborrl_trainer.launch.words import name_of
+
+RESERVED: Mapping[str, str] = {
+    "--save": "storage.checkpoints",
+    "--load": "resumeFrom",
+    "--start-rollout-id": "resumeFrom",
+    "--ckpt-step": "resumeFrom",
+    "--lora-adapter-path": "resumeFrom",
+    "--save-trigger-sentinel": "checkpoint",
+    "--dump-details": "storage.traces",
+    "--save-traces-dir": "storage.traces",
+    "--save-debug-rollout-data": "storage.traces",
+    "--save-debug-train-data": "storage.traces",
+    "--save-debug-trajectory-data": "storage.traces",
+    "--hf-checkpoint": "model.path",
+    "--prompt-data": "data",
+    "--custom-config-path": "trainer.customConfigYaml",
+    "--session-server-port": "trainer.ports.session",
+    "--session-server-ip": "trainer.ports.session",
+    "--use-session-server": "the agents that need it",
+    "--sglang-router-port": "trainer.ports.router",
+    "--sglang-router-ip": "trainer.ports.router",
+    "--router-external-host": "the job's trainer Service",
+    "--pin-rollout-manager-to-head": "the job's trainer Service",
+    "--actor-num-nodes": "trainer.nodes and trainer.config.actorNodes",
+    "--actor-num-gpus-per-node": "trainer.gpusPerNode",
+    "--num-gpus-per-node": "trainer.gpusPerNode",
+    "--rollout-num-gpus": "trainer.config.rolloutNumGpus",
+    "--colocate": "trainer.config.colocate",
+}
+"""Flag -> what decides it."""
+
+
+def reserved_name(name: str) -> str | None:
+    """What decides the argument `name` (a flag, or a key of the YAML), or None where it is free.
+
+    Also for the beginning of a name, which argparse may complete, and for a name in other letters.
+    """
+    wanted = "--" + name_of(name).replace("_", "-")
+    if len(wanted) < len("--x"):
+        return None
+    exact = RESERVED.get(wanted)
+    return exact or next((home for flag, home in RESERVED.items() if flag.startswith(wanted)), None)

@@ -1,0 +1,89 @@
+"""What lies on the volume, as the decision wants it (`resume`). Reads names, sizes and heads; writes nothing."""
+
+from pathlib import Path
+
+from harborrl_trainer import index, layout
+from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.layout import IncarnationId, RunLayout
+from harborrl_trainer.miles_engine import sealing
+from harborrl_trainer.miles_plan.resume import NO_RUN, Foreign, Found, How, decide
+
+
+def keeps_data_state(job: JobDocument) -> bool:
+    """Whether Miles saves its place in the data set: it does unless it is told to have no data set of its own."""
+    return "--disable-rollout-global-dataset" not in f"{job.recipe_args} {job.extra_args}".split()
+
+
+def in_run(run: RunLayout, *, data_state: bool = True) -> list[Found]:
+    """Every `iter_*` of the run, oldest incarnation first. `data_state`: whether Miles saves its place in the data."""
+    found = []
+    for attempt, attempt_folder in _numbered(run.checkpoints, layout.attempt_of):
+        for incarnation, _ in _numbered(attempt_folder, layout.incarnation_of):
+            id_ = IncarnationId(attempt, incarnation)
+            found += in_folder(run.incarnation(*id_).checkpoints, id_, data_state=data_state)
+    return found
+
+
+def in_folder(checkpoints: Path, id_: IncarnationId = NO_RUN, *, data_state: bool = True) -> list[Found]:
+    return [_look(saved, checkpoints, id_, data_state) for saved in sealing.iterations(checkpoints)]
+
+
+def _look(saved: sealing.Saved, checkpoints: Path, id_: IncarnationId, data_state: bool) -> Found:
+    # What was sealed was whole; the tracker file that moved on since is no news of it.
+    problem = sealing.damage(saved.path) if saved.sealed else sealing.weights_problem(checkpoints, saved.rollout)
+    return Found(
+        id=id_,
+        rollout=saved.rollout,
+        path=saved.path,
+        sealed=saved.sealed,
+        damaged=(saved.path / sealing.DAMAGED_NOTE).exists(),
+        problem=problem,
+        data_problem=sealing.data_problem(checkpoints, saved.rollout) if data_state and not problem else "",
+        adapter=(saved.path / "adapter").is_dir(),
+        optimizer=sealing.holds_optimizer(saved.path),
+    )
+
+
+def source_of(job: JobDocument) -> Foreign | None:
+    """What `resumeFrom` names: a run of ours, an `iter_*` directory, or a directory that Miles has saved to."""
+    if job.resume_from is None:
+        return None
+    path = job.storage.checkpoints / job.resume_from.path
+    run = RunLayout(traces=path, checkpoints=path, trials=path)
+    ours = in_run(run)
+    if ours:
+        return _of_run(path, ours)
+    rollout = layout.checkpoint_of(path.name)
+    if rollout is not None:
+        named = [one for one in in_folder(path.parent) if one.path == path]
+        return Foreign(found=_loadable(path, named))
+    if sealing.tracker(path) == sealing.RELEASE:
+        return Foreign(release=path)
+    return Foreign(found=_loadable(path, in_folder(path)))
+
+
+def _of_run(path: Path, ours: list[Found]) -> Foreign:
+    best = decide(ours, index.read_claims(path / "index.json"), None)
+    taken = [one for one in ours if one.path == best.checkpoint and best.how is not How.MODEL]
+    return Foreign(found=_loadable(path, taken))
+
+
+def _loadable(path: Path, found: list[Found]) -> Found:
+    """The newest whose weights can be loaded; a place in a data set that may be another one is not asked for."""
+    usable = [one for one in found if not one.problem]
+    if usable:
+        return max(usable, key=lambda one: one.rollout)
+    reason = f" ({found[-1].path.name}: {found[-1].problem})" if found else ""
+    raise ConfigurationError(
+        f"resumeFrom.path: {path} is no whole checkpoint of Miles and no run that has one{reason}; name another or "
+        "remove resumeFrom"
+    )
+
+
+def _numbered(folder: Path, number_of: layout.NameReader) -> list[tuple[int, Path]]:
+    try:
+        paths = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((number, path) for path in paths if (number := number_of(path.name)) is not None)

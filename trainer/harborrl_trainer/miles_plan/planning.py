@@ -1,0 +1,231 @@
+"""Job and volume -> the plan of one incarnation, its claim, and the files that Miles will read. Once an incarnation."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harborrl_trainer import files, index
+from harborrl_trainer.checkpoints import on_volume
+from harborrl_trainer.errors import FINISHED, ConfigurationError, TrainerError
+from harborrl_trainer.failures import one_line
+from harborrl_trainer.index import Claim
+from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.seam import Launch, Start
+from harborrl_trainer.layout import IncarnationLayout, RunLayout
+from harborrl_trainer.miles_engine import plan as plans
+from harborrl_trainer.miles_engine.plan import Checks, Ending, Plan, Retention, Seal, Server, SetAside
+from harborrl_trainer.miles_plan import arguments, found, resume
+from harborrl_trainer.miles_plan.resume import Found, How, Resume
+from harborrl_trainer.miles_plan.view import make_view
+from harborrl_trainer.preflight import data, model
+from harborrl_trainer.preflight.findings import Finding
+from harborrl_trainer.prompts import read_prompts
+
+ROOTS = ("/root/miles", "/root/miles-src", "/sgl-workspace/miles")
+"""Where images of Miles have its checkout."""
+VERDICT_FILE = "verdict.json"
+PROMPTS_FILE = "prompts.jsonl"
+"""Where the launch looks for the prompts of a job that names task directories."""
+FUNCTIONS = "harborrl_trainer/miles/pythonpath"
+"""Where `swe_agent_function` and `generate` are modules of their own, as Miles' launchers name them."""
+LAUNCH_FOLDER = "launch"
+VIEW_FOLDER = "load"
+CODE_VARIABLE = "HARBORRL_CODE"
+"""Environment variable with the directory, in Miles' containers, into which our half was copied."""
+
+type MakeLaunch = Callable[[JobDocument, Start], Launch]
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes plans for one job."""
+
+    job: JobDocument
+    launch: MakeLaunch
+    environment: Mapping[str, str]
+
+    def plan(self, attempt: int, incarnation: int) -> Path:
+        """The incarnation's plan file; written once, whoever asks again gets the same. Raises OSError alone.
+
+        What speaks against a start is a plan too: one that says how the driver ends.
+        """
+        mine = RunLayout.of(self.job).incarnation(attempt, incarnation)
+        place = folder_of(mine) / plans.NAME
+        if not place.exists():
+            files.replace(place, plans.dump(self._made(mine)))
+        return place
+
+    def _made(self, mine: IncarnationLayout) -> Plan:
+        try:
+            return self._plan(mine)
+        except TrainerError as error:
+            ending = Ending(error.exit_code, one_line(str(error)))
+            return Plan(*mine.id, ending=ending, env=self._environment({}))
+
+    def _plan(self, mine: IncarnationLayout) -> Plan:
+        run = RunLayout.of(self.job)
+        _check(self.job)
+        saved = found.in_run(run, data_state=found.keeps_data_state(self.job))
+        begin = resume.decide(saved, index.read_claims(run.index), found.source_of(self.job))
+        launch = self._launch(mine, begin)
+        total = arguments.setting(launch, "num_rollout")
+        self._claim(mine, begin)
+        if total is not None and begin.first_rollout >= int(total):
+            said = f"Miles: all {total} rollouts are trained already; raise config.numRollout to go on"
+            return Plan(*mine.id, ending=Ending(FINISHED, said), env=self._environment({}))
+        if begin.how in (How.FULL, How.ADAPTER):
+            make_view(_view(mine), begin, self.job.model.ref_load or self.job.model.path)
+        for path, text in {**launch.files, **_prompts(self.job, mine)}.items():
+            files.replace(Path(path), text)
+        return self._of(mine, begin, launch, saved)
+
+    def _launch(self, mine: IncarnationLayout, begin: Resume) -> Launch:
+        adapter = begin.checkpoint / "adapter" if begin.how is How.ADAPTER and begin.checkpoint else None
+        load = {How.RELEASE: begin.checkpoint, How.FULL: _view(mine)}.get(begin.how)
+        if (adapter is not None) != (self.job.lora is not None) and begin.how is not How.MODEL:
+            has, wants = ("a LoRA adapter", "full weights") if adapter else ("full weights", "a LoRA adapter")
+            raise ConfigurationError(
+                f"trainer.lora: {begin.checkpoint} holds {has}, but the job trains {wants}; set or remove "
+                "trainer.lora, or begin a new job"
+            )
+        start = Start(
+            attempt=mine.id.attempt,
+            incarnation=mine.id.incarnation,
+            traces=mine.traces,
+            checkpoints=mine.checkpoints,
+            files=folder_of(mine),
+            load=load,
+            start_rollout=begin.first_rollout if load else 0,
+            code=Path(self._code),
+            optimizer=begin.optimizer,
+        )
+        made = self.launch(self.job, start)
+        settings: dict[str, object] = {} if begin.how is How.MODEL else {"start_rollout_id": begin.first_rollout}
+        if adapter is not None:
+            # For Miles a start like the first, but for these three: ids go on, and so does the place in the data set.
+            made = replace(made, argv=(*made.argv, "--lora-adapter-path", str(adapter)))
+            settings["load"] = str(_view(mine))
+        return arguments.with_settings(made, settings, folder_of(mine))
+
+    def _claim(self, mine: IncarnationLayout, begin: Resume) -> None:
+        resumed = begin.checkpoint if begin.how in (How.FULL, How.ADAPTER) else None
+        claim = Claim(
+            attempt=mine.id.attempt,
+            incarnation=mine.id.incarnation,
+            first_rollout=begin.first_rollout,
+            resumed_from=on_volume(self.job, resumed) if resumed else None,
+            optimizer=begin.optimizer if resumed else None,
+            set_aside=tuple(on_volume(self.job, one.path) for one in begin.set_aside),
+        )
+        index.add_claim(RunLayout.of(self.job).index, claim)
+
+    def _of(self, mine: IncarnationLayout, begin: Resume, launch: Launch, saved: Sequence[Found]) -> Plan:
+        trigger = arguments.value_of(launch.argv, "--save-trigger-sentinel") or ""
+        adjusted = [f"{one.what} is {one.value}: {one.reason}" for one in launch.adjustments]
+        return Plan(
+            *mine.id,
+            argv=launch.argv,
+            env=self._environment({**for_rollouts(self.job, mine, begin.first_rollout), **launch.env}),
+            roots=ROOTS,
+            traces=str(mine.traces),
+            checkpoints=str(mine.checkpoints),
+            first_rollout=begin.first_rollout,
+            stop_request=str(mine.stop_request),
+            verdict=str(folder_of(mine) / VERDICT_FILE),
+            trigger=trigger,
+            grace_seconds=self.job.checkpoint.grace_seconds,
+            checks=_checks(self.job),
+            data_state=found.keeps_data_state(self.job),
+            tells_trained=arguments.has_flag(launch.argv, "--dump-details"),
+            seals=tuple(Seal(str(one.checkpoints), one.rollout, not one.data_problem) for one in begin.seals),
+            set_aside=tuple(SetAside(str(one.path), one.problem) for one in begin.set_aside),
+            retention=_retention(self.job, begin, saved),
+            notices=(*begin.notices, *adjusted),
+        )
+
+    @property
+    def _code(self) -> str:
+        return self.environment.get(CODE_VARIABLE) or str(Path(__file__).resolve().parents[2])
+
+    def _environment(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        """Our half first on the path of every process of Miles, on every node."""
+        ours = [self._code, f"{self._code}/{FUNCTIONS}"]
+        theirs = [part for part in wanted.get("PYTHONPATH", "").split(":") if part]
+        path = ":".join(dict.fromkeys([*ours, *theirs]))
+        return {**wanted, "PYTHONPATH": path}
+
+
+def for_rollouts(job: JobDocument, mine: IncarnationLayout, first_rollout: int) -> dict[str, str]:
+    """What the rollout process is told by its environment (docs/contracts.md); the launch's own words come before."""
+    batch = job.config.rollout_batch_size * job.config.n_samples_per_prompt
+    return {
+        "AGENT_SERVER_URL": job.agent_server.url,
+        "AGENT_TRIAL_TIMEOUT": str(int(job.rollout.agent_trial_timeout_seconds)),
+        "MILES_ROUTER_EXTERNAL_HOST": job.trainer_host,
+        "HARBORRL_ON_AGENT_TIMEOUT": job.rollout.on_agent_timeout,
+        "HARBORRL_TRIAL_BUDGET_SECONDS": str(int(job.agent_server.budgets.total_seconds)),
+        "HARBORRL_TRIALS_DIR": str(mine.trials),
+        "HARBORRL_MAX_IN_FLIGHT": str(job.in_flight or batch),
+        "HARBORRL_AGENT_NAME": job.agent_server.agent_name,
+        "HARBORRL_START_ROLLOUT": str(first_rollout),
+        "HARBORRL_VERDICT_FILE": str(folder_of(mine) / VERDICT_FILE),
+    }
+
+
+def folder_of(mine: IncarnationLayout) -> Path:
+    return mine.checkpoints.parent / LAUNCH_FOLDER
+
+
+def _prompts(job: JobDocument, mine: IncarnationLayout) -> dict[str, str]:
+    """Miles reads rows alone: task directories become them."""
+    if job.data.tasks is None:
+        return {}
+    rows = (
+        {"prompt": prompt.text, "metadata": {**prompt.metadata, "instance_id": prompt.instance_id}}
+        for prompt in read_prompts(job.data).prompts
+    )
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return {str(folder_of(mine) / PROMPTS_FILE): text}
+
+
+def _view(mine: IncarnationLayout) -> Path:
+    return mine.checkpoints.parent / VIEW_FOLDER
+
+
+def _check(job: JobDocument) -> None:
+    """What the preflight pod looked at, hours ago when the job had to queue."""
+    findings: list[Finding] = [*model.check_model(job.model.path).findings, *data.check_data(job).findings]
+    refused = [finding for finding in findings if finding.severity == "refuse"]
+    if refused:
+        raise ConfigurationError(refused[0].message)
+
+
+def _checks(job: JobDocument) -> Checks:
+    batch = job.config.rollout_batch_size * job.config.n_samples_per_prompt
+    sessions = range(job.ports.session, job.ports.session + job.ports.session_count)
+    named = (job.model.path, job.model.ref_load, job.data.jsonl, job.eval.jsonl if job.eval else None)
+    return Checks(
+        server=Server(job.agent_server.url, job.agent_server.owned, job.in_flight or batch),
+        ports=(*sessions, job.ports.router),
+        readable=tuple(str(path) for path in named if path is not None),
+        nodes=job.nodes,
+        gpus_per_node=job.gpus_per_node,
+        commit=job.config.miles_src_commit,
+    )
+
+
+def _retention(job: JobDocument, begin: Resume, saved: Sequence[Found]) -> Retention:
+    run = RunLayout.of(job)
+    claims = index.read_claims(run.index)
+    usable = [one for one in saved if not one.problem and index.owner(claims, one.rollout) in {one.id, None}]
+    # An id that the new claim owns is collected again: what an overtaken incarnation saved under it is of no use.
+    older = sorted((one for one in usable if one.rollout < begin.first_rollout), key=lambda one: (one.rollout, one.id))
+    kept = {one.path for one in older}
+    return Retention(
+        keep=job.checkpoint.keep,
+        index=str(run.index),
+        older=tuple((one.rollout, str(one.path)) for one in older),
+        loaded=str(begin.checkpoint or ""),
+        leftovers=tuple(str(one.path) for one in saved if one.path not in kept),
+    )
