@@ -12,6 +12,7 @@ OnAgentTimeout = Literal["grade", "zero", "abort"]
 
 VERIFIER_ERROR = "VerifierError"
 GENERATION_ABORTED = "GenerationAborted"
+UNKNOWN_STATUS = "UnknownStatus"
 TIME_LIMIT = "TimeLimitExceeded"
 LENGTH_LIMIT = "SequenceLengthLimitExceeded"
 GRADED = frozenset({"Submitted", "TurnLimitExceeded", "VerifierError", "AgentError"})
@@ -97,7 +98,7 @@ def _judge(
     if reply.infra_failure or reply.exit_status in INFRASTRUCTURE:
         return aborted(_cause(reply), retryable=reply.exit_status not in HOPELESS)
     if reply.exit_status not in GRADED | {TIME_LIMIT, LENGTH_LIMIT}:
-        return aborted(f"unknown exit status '{reply.exit_status}'")
+        return aborted(f"unknown exit status '{reply.exit_status}'", outcome=UNKNOWN_STATUS)
     if turns == 0:
         return aborted(f"{reply.exit_status} without a model call")
     if generation_aborted:
