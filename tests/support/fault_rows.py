@@ -47,6 +47,11 @@ TIMELY = 0.5
 """Seconds of a ceiling that is meant to be reached; the time that a run of these rows takes."""
 
 
+CROWD = 300
+MIXTURE = ("good", "lost", "null-reward", "length-limit", "reset")
+"""Faults of a crowd's trials, in turn."""
+
+
 def aborted(fault: str, outcome: str, runs: int = 1, **more: Any) -> Row:
     return Row(fault, "aborted", None, outcome, runs, **more)
 

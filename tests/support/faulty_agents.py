@@ -1,12 +1,13 @@
 """An agent server that breaks as it is told: the fault is the instance id of the trial.
 
-It plays its trials against the session server of the request, over HTTP, as an agent would. The model is told in the last
-user message how its answer shall end: `stop`, `length`, or `abort` as from an inference engine that gave it up.
+It plays its trials against the session server of the request, over HTTP, as an agent would. The model is told in the
+last user message how its answer shall end: `stop`, `length`, or `abort` as from an inference engine that gave it up.
 """
 
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ import httpx
 
 from support.raw_http import Answer, Asked
 
+NAN = float("nan")
+TLS = ssl.create_default_context()
+"""Made once: a client without one spends most of a small test on reading certificates."""
 GOOD = {"reward": 0.5, "exit_status": "Submitted", "eval_report": {"reward": 0.5}, "agent_metrics": {"turns": 2}}
 LOST = {"exit_status": "SandboxLost", "infra_failure": True, "message": "node gone"}
 
@@ -32,8 +36,10 @@ class FaultyAgents:
     widest: int = 0
     left: int = 0
     """Trials whose client closed the connection before the answer."""
+    departed: asyncio.Event = field(default_factory=asyncio.Event)
+    """There was one."""
     together: int = 0
-    """Trials of `crowd` wait until so many trials are in flight at once."""
+    """No trial goes on before so many are in flight at once."""
     assembled: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     """A trial has begun."""
@@ -59,11 +65,14 @@ class FaultyAgents:
         self.started.set()
         if self.widest >= self.together:
             self.assembled.set()
+        await self.assembled.wait()
         try:
             return await FAULTS[asked.body["instance_id"]](self, asked)
         finally:
             self.in_flight -= 1
-            self.left += asked.gone.is_set()
+            if asked.gone.is_set():
+                self.left += 1
+                self.departed.set()
 
     def runs_of(self, instance: str) -> int:
         return sum(request["instance_id"] == instance for request in self.requests)
@@ -73,7 +82,7 @@ async def turns(asked: Asked, *endings: str) -> list[int]:
     """One model call for each ending; returns the HTTP statuses."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": "You are an agent."}]
     statuses = []
-    async with httpx.AsyncClient(timeout=30, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=300, trust_env=False, verify=TLS) as http:
         for ending in endings:
             messages.append({"role": "user", "content": f"say {ending}"})
             response = await http.post(
@@ -160,8 +169,7 @@ async def garbage(_: FaultyAgents, asked: Asked) -> Answer | None:
 
 async def nan_reward(_: FaultyAgents, asked: Asked) -> Answer | None:
     await turns(asked, "stop")
-    body = b'{"reward": NaN, "exit_status": "Submitted", "eval_report": {"reward": NaN}, "agent_metrics": {"eval_time": Infinity}}'
-    return Answer(200, body)
+    return Answer.of({**GOOD, "reward": NAN, "eval_report": {"reward": NAN}, "agent_metrics": {"eval_time": NAN}})
 
 
 async def lost_once(agents: FaultyAgents, asked: Asked) -> Answer | None:
@@ -182,7 +190,7 @@ async def session_lost(agents: FaultyAgents, asked: Asked) -> Answer | None:
     if agents.runs_of(asked.body["instance_id"]) > 1:
         await turns(asked, "stop", "stop")
         return Answer.of(GOOD)
-    async with httpx.AsyncClient(timeout=30, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=300, trust_env=False, verify=TLS) as http:
         await http.delete(asked.body["base_url"].removesuffix("/v1"))
     if await turns(asked, "stop") != [404]:
         raise AssertionError("the session server still knows the session")
@@ -194,13 +202,6 @@ async def after_cancel(agents: FaultyAgents, asked: Asked) -> Answer | None:
     await turns(asked, "stop")
     await agents.cancelled.wait()
     return Answer.of({**GOOD, "reward": 1.0})
-
-
-async def crowd(agents: FaultyAgents, asked: Asked) -> Answer | None:
-    """Holds its trial until all are here: only a client without a bound of its own gets past this."""
-    await agents.assembled.wait()
-    await turns(asked, "stop")
-    return Answer.of(GOOD)
 
 
 FAULTS: dict[str, Callable[[FaultyAgents, Asked], Awaitable[Answer | None]]] = {
@@ -226,7 +227,9 @@ FAULTS: dict[str, Callable[[FaultyAgents, Asked], Awaitable[Answer | None]]] = {
     "agent-error": saying("stop", exit_status="AgentError", reward=0.0, eval_report={"reward": 0.0}),
     "time-limit": saying("stop", exit_status="TimeLimitExceeded", reward=0.25, eval_report={"reward": 0.25}),
     "time-limit-ungraded": saying("stop", exit_status="TimeLimitExceeded", reward=0.0, eval_report={}),
-    "length-limit": saying("stop", exit_status="SequenceLengthLimitExceeded", reward=0.25, eval_report={"reward": 0.25}),
+    "length-limit": saying(
+        "stop", exit_status="SequenceLengthLimitExceeded", reward=0.25, eval_report={"reward": 0.25}
+    ),
     "cut-by-length": saying("stop", "length"),
     "generation-aborted": saying("stop", "abort"),
     "generation-aborted-midway": saying("stop", "abort", "stop"),
@@ -238,5 +241,4 @@ FAULTS: dict[str, Callable[[FaultyAgents, Asked], Awaitable[Answer | None]]] = {
     "leaving-once": leaving_once,
     "session-lost": session_lost,
     "after-cancel": after_cancel,
-    "crowd": crowd,
 }

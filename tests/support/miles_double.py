@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from support.faulty_agents import TLS
 from support.miles_sessions import FakeTemplate
 
 
@@ -63,7 +64,7 @@ class GenerateFnOutput:
 async def generate(input: GenerateFnInput) -> GenerateFnOutput:  # noqa: A002 - Miles'
     args = input.args
     server = f"http://{args.session_server_ip}:{args.session_server_ports[0]}"
-    async with httpx.AsyncClient(timeout=None, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=300, trust_env=False, verify=TLS) as http:
         session = (await http.post(f"{server}/sessions")).raise_for_status().json()["session_id"]
         url = f"{server}/sessions/{session}"
         module, _, name = args.custom_agent_function_path.rpartition(".")

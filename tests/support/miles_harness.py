@@ -1,10 +1,10 @@
-"""Rows of the fault table through our wrapper, with Miles' own generate or with its double; real sockets on loopback."""
+"""Rows of the fault table through our wrapper, with Miles' own generate or with its double; sockets on loopback."""
 
 import asyncio
 import json
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,12 @@ class Stage:
         )
         return (await generate(given)).samples
 
+    async def crowd(self, faults: Sequence[str]) -> list[str]:
+        """A group of one for each fault, all at once; their statuses."""
+        samples = [self.sample(fault, group=at, index=at) for at, fault in enumerate(faults)]
+        done = await asyncio.gather(*(self.generate(sample) for sample in samples))
+        return [str(sample.status.value) for sample in done]
+
     def records(self) -> list[dict[str, Any]]:
         self.process.records.close()
         files = self.trials_dir.glob("*.jsonl")
@@ -94,13 +100,22 @@ async def stage(
                 admin_secret=chosen.admin_secret,
                 pause=absence_pause or (lambda _: asyncio.sleep(0)),
             )
+            others = asyncio.all_tasks()
             rollouts = process.current(lambda: Process(chosen, client))
             try:
                 shape = _args(sessions, args)
                 state = Namespace(args=shape, aborted=False, tokenizer=sessions.template)
                 yield Stage(edition, agents, rollouts, shape, state, sessions, Path(folder))
             finally:
+                await _end(asyncio.all_tasks() - others - rollouts.tasks)
                 await rollouts.close()
+
+
+async def _end(left: set[asyncio.Task[Any]]) -> None:
+    """What a broken-off loop of Miles leaves behind would go on with the next stage's process."""
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def _args(sessions: Any, changes: dict[str, Any]) -> Namespace:

@@ -1,8 +1,8 @@
 """Miles' own code as an Edition of the harness, in a process of its own: `python -m support.miles_real SOURCE RESULT`.
 
-What is Miles': generate, the tracer, samples, both rollout loops, the data classes, and (31f1ca961) the session server's
-core. Stubbed, since neither is installed here nor runs without a GPU: sglang, sglang_router, pybase64, pylatexenc and
-miles_plugins; of sglang one name is used, the fields of a chat request. The tokenizer is support.miles_sessions' template.
+What is Miles': generate, the tracer, samples, both rollout loops, the data classes, and (31f1ca961) the session
+server's core. Stubbed, since they are not installed here or need a GPU: sglang, sglang_router, pybase64, pylatexenc and
+miles_plugins; of sglang one name is used, the fields of a chat request. The tokenizer is support.miles_sessions'.
 Miles' pauses between repeated HTTP requests (1 s, sixty times) are cut to nothing.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import json
 import logging
 import sys
@@ -26,7 +27,7 @@ import httpx
 from pydantic import BaseModel
 
 from harborrl_trainer.miles.wrapper import installed
-from support.fault_rows import ROWS
+from support.fault_rows import CROWD, MIXTURE, ROWS
 from support.faulty_agents import FaultyAgents
 from support.miles_double_edition import recording_sessions
 from support.miles_harness import Edition, Stage, run_row, stage
@@ -35,7 +36,6 @@ from support.raw_http import Answer, Asked, serving
 
 STUBBED = frozenset({"sglang", "sglang_router", "pybase64", "pylatexenc", "miles_plugins"})
 COMMON = "miles.rollout.inference_rollout.inference_rollout_common"
-CROWD = 300
 
 
 class ChatCompletionRequest(BaseModel):
@@ -55,6 +55,7 @@ class Stub(types.ModuleType):
     __path__: list[str] = []  # noqa: RUF012 - what makes it a package
     __version__ = "0.3.0"
 
+    @override
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -80,6 +81,7 @@ class Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class Arguments(Namespace):
     """Miles' arguments: whatever a test does not set is None, as an unset flag mostly is."""
 
+    @override
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -142,7 +144,7 @@ async def core_sessions() -> AsyncIterator[CoreSessions]:
 def edition() -> Edition:
     """By what the source has, not by its version."""
     http_utils: Any = importlib.import_module("miles.utils.http_utils")
-    http_utils._http_client = httpx.AsyncClient(timeout=None, trust_env=False)
+    http_utils._http_client = httpx.AsyncClient(timeout=httpx.Timeout(None), trust_env=False)
     http_utils.asyncio = types.SimpleNamespace(**{**vars(asyncio), "sleep": lambda _: asyncio.sleep(0)})
     has_core = importlib.util.find_spec("miles.rollout.session.core") is not None
     return Edition(
@@ -263,16 +265,9 @@ async def async_gives_up(made: Edition) -> dict[str, Any]:
 
 async def crowd(made: Edition) -> dict[str, Any]:
     """All at once, and the agent server answers none before all are there."""
-    faults = [("crowd", "lost", "null-reward", "length-limit", "reset")[at % 5] for at in range(CROWD)]
-    agents = FaultyAgents(together=CROWD // 5)
-    async with stage(made, agents) as on:
-        samples = [on.sample(fault, group=at, index=at) for at, fault in enumerate(faults)]
-        done = await asyncio.gather(*(on.generate(sample) for sample in samples))
-        return {
-            "statuses": [sample.status.value for sample in done],
-            "counts": dict(on.process.ledger.counts()),
-            "records": len(on.records()),
-        }
+    async with stage(made, FaultyAgents(together=CROWD)) as on:
+        statuses = await on.crowd([MIXTURE[at % len(MIXTURE)] for at in range(CROWD)])
+        return {"statuses": statuses, "counts": dict(on.process.ledger.counts()), "records": len(on.records())}
 
 
 async def without_wrapper(made: Edition) -> dict[str, Any]:

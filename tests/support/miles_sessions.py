@@ -1,7 +1,7 @@
 """A session server with the wire of Miles 9a00364: it records each model call, and the driver makes samples of them.
 
-Tokens are bytes: a prompt is the rendered messages, an answer its text and a stop token. `FakeTemplate` is that rendering
-with the names that Miles' own session server (31f1ca961) calls.
+Tokens are bytes: a prompt is the rendered messages, an answer its text and a stop token. `FakeTemplate` is that
+rendering with the names that Miles' own session server (31f1ca961) calls.
 """
 
 import json
@@ -85,15 +85,19 @@ class RecordingSessions:
     opened: int = 0
     live: dict[str, Session] = field(default_factory=dict)
     broken: str = ""
-    """`open`, `collect`: answers 500 to that."""
+    """`open`, `collect`: answers 500 to that; `open-hangs`, `collect-hangs`: never answers it."""
     template: FakeTemplate = field(default_factory=FakeTemplate)
 
     async def handle(self, asked: Asked) -> Answer | None:
         parts = asked.path.strip("/").split("/")
+        if self._hangs(asked.method, parts):
+            await asked.gone.wait()
+            return None
         if parts == ["health"]:
             return Answer.of({"status": "ok", "session_server_instance_id": self.instance})
-        if parts == ["sessions"]:
-            return self._open()
+        return self._open() if parts == ["sessions"] else self._of_session(asked, parts)
+
+    def _of_session(self, asked: Asked, parts: list[str]) -> Answer:
         session = self.live.get(parts[1])
         if session is None:
             return Answer.of({"error": "session not found"}, status=404)
@@ -103,6 +107,9 @@ class RecordingSessions:
         if asked.method == "GET":
             return self._records(parts[1], session)
         return self._chat(session, asked.body["messages"])
+
+    def _hangs(self, method: str, parts: list[str]) -> bool:
+        return self.broken == ("open-hangs" if parts == ["sessions"] else "collect-hangs" if method == "GET" else "-")
 
     def _open(self) -> Answer:
         if self.broken == "open":

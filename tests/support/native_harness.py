@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, override
+
+import httpx
 
 from harborrl_trainer.native.chat import ChatRenderer
 from harborrl_trainer.native.collect import Collector
 from harborrl_trainer.native.plan import TrialPlan
 from harborrl_trainer.native.sampling import SamplingParams
-from harborrl_trainer.native.serving import serving as serving_app
 from harborrl_trainer.native.session import Generation
 from harborrl_trainer.native.session_server import SessionStore, build_app
 from harborrl_trainer.prompts import Prompt
@@ -25,7 +26,7 @@ from harborrl_trainer.rollout.trial_log import TrialLog
 from support import jobs, tiny_model
 from support.fault_rows import Row, Seen
 from support.faulty_agents import FaultyAgents
-from support.raw_http import serving
+from support.raw_http import Answer, Asked, serving
 
 ENDINGS = {"stop": "stop", "length": "length", "abort": "abort"}
 
@@ -50,9 +51,23 @@ def tiny_renderer() -> ChatRenderer:
 class CountingStore(SessionStore):
     opened = 0
 
+    @override
     def open(self) -> Any:
         self.opened += 1
         return super().open()
+
+
+@asynccontextmanager
+async def session_server(store: SessionStore) -> AsyncIterator[int]:
+    """The real application behind a socket that opens and closes at once."""
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(build_app(store)), base_url="http://sessions") as inner:
+
+        async def forward(asked: Asked) -> Answer:
+            response = await inner.request(asked.method, asked.path, json=asked.body)
+            return Answer(response.status_code, response.content)
+
+        async with serving(forward) as port:
+            yield port
 
 
 @dataclass
@@ -67,8 +82,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(row_or_none: Row | None, agents: FaultyAgents | None = None) -> AsyncIterator[Stage]:
-    agents, row = agents or FaultyAgents(), row_or_none or Row("good", "completed")
+async def stage(row: Row, agents: FaultyAgents | None = None) -> AsyncIterator[Stage]:
+    agents = agents or FaultyAgents()
     renderer = tiny_renderer()
     store = CountingStore(renderer=renderer, generate=scripted_engine(renderer), max_seq_len=2048, max_response=64)
     with TemporaryDirectory() as name:
@@ -77,10 +92,8 @@ async def stage(row_or_none: Row | None, agents: FaultyAgents | None = None) -> 
         job = jobs.job(folder, rollout__onAgentTimeout=row.on_agent_timeout, agentServer__budgets=budgets)
         rollout = job.rollout.model_copy(update={"agent_trial_timeout_seconds": row.ceiling_s})
         job = job.model_copy(update={"rollout": rollout})
-        async with serving(agents.handle) as port, serving_app(build_app(store), 0) as sessions:
-            client = AgentClient(
-                f"http://127.0.0.1:{port}", ceiling_s=row.ceiling_s, pause=lambda _: asyncio.sleep(0)
-            )
+        async with serving(agents.handle) as port, session_server(store) as sessions:
+            client = AgentClient(f"http://127.0.0.1:{port}", ceiling_s=row.ceiling_s, pause=lambda _: asyncio.sleep(0))
             log = TrialLog(folder / "native.jsonl")
             places = InFlight(1000)
             collector = Collector(job, store, client, places, log, f"127.0.0.1:{sessions}", time.monotonic)

@@ -55,6 +55,7 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
         for task in list(running):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await server.wait_closed()
 
 
 async def _converse(handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,8 +74,8 @@ async def _converse(handler: Handler, reader: asyncio.StreamReader, writer: asyn
             await asyncio.gather(watch, return_exceptions=True)
         if answer is None or gone.is_set():
             return
-        head = f"HTTP/1.1 {answer.status} X\r\nContent-Type: application/json\r\nContent-Length: {len(answer.body)}\r\n\r\n"
-        writer.write(head.encode() + answer.body)
+        lines = (f"HTTP/1.1 {answer.status} X", "Content-Type: application/json", f"Content-Length: {len(answer.body)}")
+        writer.write("\r\n".join([*lines, "", ""]).encode() + answer.body)
         await writer.drain()
 
 

@@ -48,7 +48,7 @@ class Process:
         self._session_servers: set[str] = set()
         self._measured = asyncio.Event()
         self._abandoned: set[asyncio.Future[Any]] = set()
-        self._background = [asyncio.ensure_future(self._follow_capacity()), asyncio.ensure_future(self._watch_aborts())]
+        self.tasks = {asyncio.create_task(self._follow_capacity()), asyncio.create_task(self._watch_aborts())}
         atexit.register(self._leave)
 
     async def ready(self) -> None:
@@ -108,9 +108,9 @@ class Process:
 
     async def close(self) -> None:
         atexit.unregister(self._leave)
-        for task in [*self._background, *self._abandoned]:
+        for task in [*self.tasks, *self._abandoned]:
             task.cancel()
-        await asyncio.gather(*self._background, *self._abandoned, return_exceptions=True)
+        await asyncio.gather(*self.tasks, *self._abandoned, return_exceptions=True)
         await self.client.close()
         self.records.close()
         forget(self)
