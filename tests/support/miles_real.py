@@ -107,7 +107,7 @@ class CoreSessions:
     def opened(self) -> int:
         return self._opened
 
-    async def do_proxy(self, _request: Any, _path: str, *, body: bytes, headers: Any) -> dict[str, Any]:  # noqa: ARG002
+    async def do_proxy(self, _request: Any, _path: str, *, body: bytes, **_: Any) -> dict[str, Any]:
         asked = json.loads(body)
         response = completion(asked["input_ids"], asked["messages"])
         return {"status_code": 200, "response_body": json.dumps(response).encode(), "headers": {}}
@@ -183,7 +183,8 @@ def loop_arguments(on: Stage, **changes: Any) -> Any:
     common: Any = importlib.import_module(COMMON)
     common.load_tokenizer = lambda *_, **__: on.sessions.template
     common.load_processor = lambda *_, **__: None
-    importlib.import_module("miles.utils.dumper_utils").configure_sglang = _nothing  # type: ignore[attr-defined]
+    dumps: Any = importlib.import_module("miles.utils.dumper_utils")
+    dumps.configure_sglang = _nothing
     return Arguments(
         **{
             **vars(on.args),

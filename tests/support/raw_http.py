@@ -74,8 +74,12 @@ async def _converse(handler: Handler, reader: asyncio.StreamReader, writer: asyn
             await asyncio.gather(watch, return_exceptions=True)
         if answer is None or gone.is_set():
             return
-        lines = (f"HTTP/1.1 {answer.status} X", "Content-Type: application/json", f"Content-Length: {len(answer.body)}")
-        writer.write("\r\n".join([*lines, "", ""]).encode() + answer.body)
+        status = (
+            f"HTTP/1.1 {answer.status} X",
+            "Content-Type: application/json",
+            f"Content-Length: {len(answer.body)}",
+        )
+        writer.write("\r\n".join([*status, "", ""]).encode() + answer.body)
         await writer.drain()
 
 

@@ -66,7 +66,7 @@ def test_a_session_is_named_by_the_end_of_its_url() -> None:
 
 
 async def test_no_reserved_key_of_a_data_set_reaches_the_agent_server_or_the_sample() -> None:
-    leak = dict.fromkeys(RESERVED, "data set")
+    leak: dict[str, Any] = dict.fromkeys(RESERVED, "data set")
     async with stage(DOUBLE) as on:
         for fault in ("good", "http-500"):
             sample = await on.generate(on.sample(fault, **leak))
@@ -250,6 +250,18 @@ async def test_a_process_that_leaves_flushes_once_and_does_not_insist() -> None:
     assert agents.authorization == ["Bearer s3"]
     await asyncio.to_thread(at_exit.flush_now, settings, ["a"])  # nobody listens any more
     await asyncio.to_thread(at_exit.flush_now, settings, [])
+
+
+async def test_trials_in_flight_when_the_process_leaves_are_flushed_at_every_session_server() -> None:
+    async with stage(DOUBLE, session_server_instance_ids={}) as on:
+        on.args.session_server_instance_ids = {on.sessions.port: "a", 1: "b"}
+        await asyncio.to_thread(on.process._leave)
+        assert on.agents.flushed == []
+        trial = asyncio.create_task(on.generate(on.sample("timeout")))
+        await on.agents.started.wait()
+        await asyncio.to_thread(on.process._leave)
+        assert on.agents.flushed == [{"session_server_instance_ids": ["a", "b"]}]
+        trial.cancel()
 
 
 async def test_a_server_that_does_not_say_its_capacity_leaves_the_jobs_own_bound() -> None:

@@ -89,3 +89,12 @@ def test_a_wrong_setting_ends_the_run_when_miles_makes_the_generate_function(mon
     monkeypatch.setenv("AGENT_TRIAL_TIMEOUT", "7200s")
     with pytest.raises(SettingsError, match="AGENT_TRIAL_TIMEOUT is '7200s'"):
         Generate()
+
+
+def test_a_trial_log_that_cannot_be_written_ends_the_run_before_a_trial(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HARBORRL_TRIALS_DIR", str(tmp_path / "file" / "trials"))
+    with pytest.raises(OSError, match="file"):
+        Generate()

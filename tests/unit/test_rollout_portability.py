@@ -46,7 +46,7 @@ async def served(reader, writer):
 async def main():
     server = await asyncio.start_server(served, "127.0.0.1", 0)
     os.environ["AGENT_SERVER_URL"] = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
-    Generate()
+    Generate(load=lambda: None)
     told = await swe_agent_function.run("http://127.0.0.1:1/sessions/s1", "task", {}, {"instance_id": "t"})
     sample = type("Sample", (), {"metadata": told})()
     print(told["exit_status"], await generate.reward_func(None, sample), generate.RolloutFn.__name__)
@@ -56,13 +56,19 @@ asyncio.run(main())
 """
 
 
+def _runs(interpreter: str) -> bool:
+    """A shim of pyenv may be there for a version that is not chosen."""
+    done = subprocess.run([interpreter, "-V"], capture_output=True, check=False)  # noqa: S603 - an interpreter's version
+    return done.returncode == 0
+
+
 @cache
 def python_3_10() -> str | None:
     """An interpreter of that version, from PATH or from where the usual tools keep them."""
     homes = [Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions", Path("~/.local/share/uv/python")]
     kept = [found for home in homes for found in sorted(home.expanduser().glob("*3.10*/bin/python3.10"))]
     for candidate in [which("python3.10"), *map(str, kept)]:
-        if candidate and subprocess.run([candidate, "-V"], capture_output=True, check=False).returncode == 0:  # noqa: S603
+        if candidate and _runs(candidate):
             return candidate
     return None
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from harborrl_trainer.miles.call import NotWanted
@@ -19,6 +20,16 @@ logger = logging.getLogger(__name__)
 NOT_WANTED = NotWanted.__name__
 UNUSED = "Unused"
 """Group whole, but the trainer took others or filtered it."""
+
+
+def log_file(folder: Path) -> Path:
+    return folder / f"miles-{os.getpid()}.jsonl"
+
+
+def check_log(settings: Settings) -> None:
+    """Raises OSError when the trial log cannot be written."""
+    if settings.trials_dir is not None:
+        TrialLog(log_file(settings.trials_dir)).close()
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class Records:
         self._ledger = ledger
         self._start = settings.start_rollout
         self._give_up_groups = settings.give_up_groups
-        self._log = TrialLog(settings.trials_dir / f"miles-{os.getpid()}.jsonl") if settings.trials_dir else None
+        self._log = TrialLog(log_file(settings.trials_dir)) if settings.trials_dir else None
         self._training: int | None = None
         self._evaluating: int | None = None
         self._batch = 1

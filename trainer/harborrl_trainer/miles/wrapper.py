@@ -19,7 +19,7 @@ from typing import Any
 from harborrl_trainer.miles import process, samples
 from harborrl_trainer.miles.call import CURRENT, Call, NotWanted
 from harborrl_trainer.miles.process import Process
-from harborrl_trainer.miles.records import Entry
+from harborrl_trainer.miles.records import Entry, check_log
 from harborrl_trainer.miles.settings import Settings
 from harborrl_trainer.miles.supervise import supervise
 from harborrl_trainer.rollout.agent_client import AgentServerError
@@ -55,11 +55,14 @@ def installed() -> Miles:
 
 
 class Generate:
-    """Miles makes one when its rollout manager starts: that is where a wrong setting ends the run (SettingsError)."""
+    """Miles makes one when its rollout manager starts. What cannot work ends the run there and then.
+
+    Raises SettingsError for the environment, OSError for a trial log that cannot be written.
+    """
 
     def __init__(self, load: Callable[[], Miles] = installed) -> None:
-        Settings.from_environment(os.environ)
-        self._load = load
+        check_log(Settings.from_environment(os.environ))
+        self._miles = load()
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +76,7 @@ class Generate:
         rollouts.knows(input.args)
         rollouts.records.shape(input.args)
         await rollouts.ready()
-        trial = Trial(rollouts, self._load(), input)
+        trial = Trial(rollouts, self._miles, input)
         try:
             history = await trial.run()
         except asyncio.CancelledError as error:

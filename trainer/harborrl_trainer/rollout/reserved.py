@@ -28,6 +28,7 @@ TRAINER_KEYS = frozenset(
         "round_number",
         "start_rollout_id",
         "lifecycle",
+        "messages",
         "accumulated_token_ids",
         "max_trim_tokens",
         "tito_session_mismatch",

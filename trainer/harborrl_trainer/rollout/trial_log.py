@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,12 @@ def trial_record(
     drop_reason: str,
     evaluation: bool = False,
 ) -> TrialRecord:
-    """The line of one trial. An evaluation drops no group: each of its trials counts that has a reward."""
+    """The line of one trial; `now` is in UTC. An evaluation drops no group: each trial counts that has a reward."""
     end, verdict, replaced = history.final, history.final.verdict, history.replaced
     if evaluation:
         drop_reason = f"aborted: {verdict.cause}" if verdict.status == "aborted" else ""
     return TrialRecord(
-        time=now.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),  # noqa: UP017
+        time=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         rollout_id=rollout_id,
         group_id=group_id,
         sample_id=sample_id,
