@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from harborrl_trainer.miles import at_exit, samples
+from harborrl_trainer.miles import at_exit, samples, verdicts
+from harborrl_trainer.miles.call import Call
 from harborrl_trainer.miles.metrics import aggregate
 from harborrl_trainer.miles.process import GaveUp
 from harborrl_trainer.miles.request import build_request, plain, session_of
@@ -144,6 +145,46 @@ def test_miles_3337_a_sample_that_ends_before_its_session_did_is_not_a_completed
 
 def test_a_status_that_miles_does_not_know_is_not_trained_on() -> None:
     assert samples.facts_of([Sample(tokens=[1], response_length=1)], None, "Submitted").aborted
+
+
+def call(reply: TrialReply | None = None) -> Call:
+    one = Call(60)
+    one.reply = reply
+    return one
+
+
+def graded(exit_status: str = "Submitted", **more: Any) -> TrialReply:
+    return TrialReply(exit_status, reward=0.5, eval_report={"reward": 0.5}, agent_metrics={"turns": 2}, **more)
+
+
+def test_a_trial_of_several_turns_of_which_no_sample_came_was_not_collected() -> None:
+    verdict = verdicts.of_samples(call(graded()), samples.Facts(), "grade")
+    assert (verdict.status, verdict.outcome, verdict.retryable) == ("aborted", "CollectFailed", True)
+
+
+def test_a_trial_whose_prompt_alone_is_too_long_is_not_run_again() -> None:
+    assert not verdicts.of_samples(call(graded("SequenceLengthLimitExceeded")), samples.Facts(), "grade").retryable
+
+
+def test_what_went_wrong_with_the_trial_is_told_before_what_miles_broke_on() -> None:
+    lost = call(TrialReply("SandboxLost", infra_failure=True))
+    assert verdicts.of_breakage(lost, AssertionError("trim"), "grade").outcome == "SandboxLost"
+    assert verdicts.of_breakage(call(graded()), AssertionError("trim"), "grade").cause == (
+        "CollectFailed: AssertionError: trim"
+    )
+    assert verdicts.of_breakage(call(), ConnectionError("refused"), "grade").outcome == "SessionFailed"
+
+
+def test_an_agent_function_that_broke_leaves_no_sample_to_train_on() -> None:
+    assert verdicts.of_samples(call(), samples.Facts(turns=3), "grade").outcome == "NoReply"
+
+
+async def test_whatever_breaks_in_the_samples_costs_one_sample() -> None:
+    async with stage(DOUBLE) as on:
+        odd = on.sample("good")
+        odd.weight_versions = 7
+        sample = await on.generate(odd)
+        assert (sample.status.value, sample.metadata["exit_status"]) == ("aborted", "CollectFailed")
 
 
 def test_a_report_becomes_plain_json_and_tool_time_is_told_in_miles_word() -> None:

@@ -8,8 +8,7 @@ from harborrl_trainer.miles.call import CURRENT, Call
 from harborrl_trainer.miles.process import Process
 from harborrl_trainer.miles.request import build_request, session_of
 from harborrl_trainer.miles.samples import result_metadata
-from harborrl_trainer.rollout.outcomes import Verdict, judge
-from harborrl_trainer.rollout.trials import end_without_reply
+from harborrl_trainer.miles.verdicts import provisional
 
 
 async def run(
@@ -45,14 +44,7 @@ async def _run(
     rollouts.knows_session_server(metadata.get("session_server_instance_id"))
     request = build_request(base_url, request_kwargs, metadata, rollouts.settings)
     await call.perform(rollouts.client.run(request, ceiling_s=call.ceiling_s))
-    return result_metadata(_provisional(call, rollouts), call.reply, call.session)
-
-
-def _provisional(call: Call, rollouts: Process) -> Verdict:
-    """What the agent server's word is worth before the samples are seen."""
-    if call.reply is None:
-        return end_without_reply(call.error, call.session).verdict if call.error else Verdict("aborted", None)
-    return judge(call.reply, on_agent_timeout=rollouts.settings.on_agent_timeout, turns=1)
+    return result_metadata(provisional(call, rollouts.settings.on_agent_timeout), call.reply, call.session)
 
 
 async def abort(args: Any) -> None:

@@ -16,26 +16,18 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from harborrl_trainer.miles import process, samples
+from harborrl_trainer.miles import process, samples, verdicts
 from harborrl_trainer.miles.call import CURRENT, Call, NotWanted
 from harborrl_trainer.miles.process import Process
 from harborrl_trainer.miles.records import Entry, check_log
 from harborrl_trainer.miles.settings import Settings
 from harborrl_trainer.miles.supervise import supervise
 from harborrl_trainer.rollout.agent_client import AgentServerError
-from harborrl_trainer.rollout.outcomes import Verdict, aborted, judge
+from harborrl_trainer.rollout.outcomes import Verdict
 from harborrl_trainer.rollout.reserved import without_reserved
-from harborrl_trainer.rollout.trials import (
-    TrialEnd,
-    TrialHistory,
-    end_without_reply,
-    end_without_sample,
-    run_trial,
-)
+from harborrl_trainer.rollout.trials import TrialEnd, TrialHistory, end_without_sample, run_trial
 
 logger = logging.getLogger(__name__)
-
-COLLECT_FAILED = "CollectFailed"
 
 
 @dataclass(frozen=True)
@@ -123,98 +115,65 @@ class Trial:
         """Always ends with samples of Miles: aborted copies of the input where there are no others."""
         call = Call(ceiling_s, evaluation=bool(self._given.evaluation), unwanted=self._unwanted)
         if self._unwanted():
-            return self._without_samples(end_without_reply(NotWanted(process.SURPLUS), ""))
+            call.error = NotWanted(process.SURPLUS)
+            return self._without_samples(call, verdicts.of_error(call), 0.0)
         started = self._rollouts.clock()
         self._rollouts.calls.add(call)
         try:
             output = await self._generate(call)
+            return self._end(call, output, self._rollouts.clock() - started)
         except AgentServerError as error:
-            return self._without_samples(end_without_reply(error, call.session))
+            call.error = call.error or error
+            verdict = verdicts.of_error(call)
         except Exception as error:
             # Whatever breaks in Miles costs this sample, not the run.
             logger.warning("session %s: Miles' generate failed", call.session, exc_info=True)
-            return self._without_samples(self._broken(call, error))
+            verdict = verdicts.of_breakage(call, error, self._rollouts.settings.on_agent_timeout)
         finally:
             self._rollouts.calls.discard(call)
-        return self._end(call, output, self._rollouts.clock() - started)
+        return self._without_samples(call, verdict, self._rollouts.clock() - started)
 
     async def _generate(self, call: Call) -> Any:
-        sample = deepcopy(self._given.sample)
-        sample.metadata = without_reserved(sample.metadata or {})
         token = CURRENT.set(call)
         try:  # a task copies the context it is made in
-            work = asyncio.ensure_future(self._miles.generate(replace(self._given, sample=sample)))
+            work = asyncio.ensure_future(self._miles.generate(replace(self._given, sample=self._copy())))
         finally:
             CURRENT.reset(token)
         return await supervise(work, call, self._rollouts.settings.session_s, self._rollouts.abandon)
 
+    def _copy(self) -> Any:
+        sample = deepcopy(self._given.sample)
+        sample.metadata = without_reserved(sample.metadata or {})
+        return sample
+
     def _end(self, call: Call, output: Any, total_s: float) -> TrialEnd[Any]:
         found = output.samples if isinstance(output.samples, list) else [output.samples]
-        reply = call.reply
-        status = reply.exit_status if reply else ""
+        status = call.reply.exit_status if call.reply else ""
         facts = samples.facts_of(found, getattr(self._given.args, "max_seq_len", None), status)
-        verdict = self._verdict(call, facts)
-        samples.apply(verdict, found, reply, call.session)
-        return TrialEnd(
-            verdict=verdict,
-            outcome=verdict.outcome,
-            session=call.session,
-            payload=output,
-            seconds={**(reply.phase_seconds if reply else {}), "total": total_s},
+        verdict = verdicts.of_samples(call, facts, self._rollouts.settings.on_agent_timeout)
+        samples.apply(verdict, found, call.reply, call.session)
+        return replace(
+            _end_of(call, verdict, output, total_s),
             turns=facts.turns,
             prompt_tokens=facts.prompt_tokens,
             response_tokens=facts.response_tokens,
             weight_version=facts.weight_version,
-            agent_metrics=reply.agent_metrics if reply else {},
         )
 
-    def _verdict(self, call: Call, facts: samples.Facts) -> Verdict:
-        if call.error is not None:
-            end = end_without_reply(call.error, call.session)
-            return replace(end.verdict, outcome=end.outcome)
-        if call.reply is None:
-            return aborted("the agent function was not called or broke: see the log", outcome="NoReply")
-        verdict = judge(
-            call.reply,
-            on_agent_timeout=self._rollouts.settings.on_agent_timeout,
-            turns=facts.turns,
-            cut_by_length=facts.truncated,
-            generation_aborted=facts.aborted,
-        )
-        if facts.turns == 0 and call.reply.agent_metrics.get("turns") and verdict.outcome == call.reply.exit_status:
-            return _not_collected(call, verdict)
-        return verdict
-
-    def _broken(self, call: Call, error: Exception) -> TrialEnd[Any]:
-        """Miles raised, mostly in collecting. What went wrong with the trial itself comes first."""
-        if call.error is not None:
-            return end_without_reply(call.error, call.session)
-        if call.reply is not None:
-            verdict = judge(call.reply, on_agent_timeout=self._rollouts.settings.on_agent_timeout, turns=1)
-            if verdict.status == "aborted":
-                return TrialEnd(verdict, outcome=verdict.outcome, session=call.session)
-            name = COLLECT_FAILED
-        else:
-            name = "SessionFailed"
-        text = " ".join(str(error).split())[:300]
-        return TrialEnd(aborted(f"{name}: {type(error).__name__}: {text}"), outcome=name, session=call.session)
-
-    def _without_samples(self, end: TrialEnd[Any]) -> TrialEnd[Any]:
-        sample = deepcopy(self._given.sample)
-        sample.metadata = without_reserved(sample.metadata or {})
-        samples.apply(replace(end.verdict, outcome=end.outcome), [sample], None, end.session)
+    def _without_samples(self, call: Call, verdict: Verdict, total_s: float) -> TrialEnd[Any]:
+        sample = self._copy()
+        samples.apply(verdict, [sample], call.reply, call.session)
         several = getattr(self._given.args, "use_session_server", None) == "v2"
-        return replace(end, payload=self._miles.output(samples=[sample] if several else sample))
+        return _end_of(call, verdict, self._miles.output(samples=[sample] if several else sample), total_s)
 
 
-def _not_collected(call: Call, verdict: Verdict) -> Verdict:
-    """The agent made model calls, and the session server had no sample of them."""
-    if verdict.status == "aborted" and "without a model call" not in verdict.cause:
-        return verdict
-    return aborted(
-        f"{COLLECT_FAILED}: no sample of a trial with {call.reply.agent_metrics['turns']} turns: the session was not "
-        "handed over, or its prompt alone exceeds max_seq_len"
-        if call.reply
-        else "",
-        outcome=COLLECT_FAILED,
+def _end_of(call: Call, verdict: Verdict, output: Any, total_s: float) -> TrialEnd[Any]:
+    reply = call.reply
+    return TrialEnd(
+        verdict=verdict,
+        outcome=verdict.outcome,
+        session=call.session,
+        payload=output,
+        seconds={**(reply.phase_seconds if reply else {}), "total": total_s},
+        agent_metrics=reply.agent_metrics if reply else {},
     )
