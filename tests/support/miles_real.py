@@ -195,7 +195,7 @@ def loop_arguments(on: Stage, **changes: Any) -> Any:
             "rollout_top_p": 1.0,
             "rollout_max_response_len": 64,
             "rollout_global_dataset": True,
-            "custom_generate_function_path": "harborrl_trainer.miles.wrapper.Generate",
+            "custom_generate_function_path": "harborrl_trainer.miles.generate.generate",
             "custom_rm_path": "generate.reward_func",
             "dynamic_sampling_filter_path": "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted",
             "sglang_router_ip": "127.0.0.1",

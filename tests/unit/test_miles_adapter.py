@@ -1,6 +1,8 @@
 """Miles' side piece by piece: request, samples, reward, metrics, rollout function, and the last word of a process."""
 
 import asyncio
+import importlib
+import inspect
 import json
 import math
 from argparse import Namespace
@@ -23,7 +25,7 @@ from harborrl_trainer.rollout.reserved import RESERVED, without_reserved
 from support.faulty_agents import FaultyAgents
 from support.miles_double import Sample
 from support.miles_double_edition import DOUBLE
-from support.miles_harness import stage
+from support.miles_harness import ON_PATH, stage
 from support.raw_http import serving
 
 FROM_MILES = {
@@ -64,6 +66,17 @@ def test_without_another_host_miles_own_address_is_sent_and_nothing_is_made_up()
 def test_a_session_is_named_by_the_end_of_its_url() -> None:
     assert session_of("http://10.0.0.1:30000/sessions/s1") == "s1"
     assert session_of("http://[::1]:30000/sessions/s1/") == "s1"
+
+
+@pytest.mark.parametrize("prefix", ["harborrl_trainer.miles.", ""])
+def test_the_names_that_miles_arguments_take_are_there(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ON_PATH)
+    for module, name in [("generate", "reward_func"), ("generate", "RolloutFn"), ("swe_agent_function", "run")]:
+        assert callable(getattr(importlib.import_module(prefix + module), name))
+    assert callable(importlib.import_module(f"{prefix}swe_agent_function").abort)
+    generate = importlib.import_module(f"{prefix}generate").generate
+    assert inspect.isclass(generate)  # Miles makes it at the start
+    assert callable(generate.add_arguments)
 
 
 async def test_no_reserved_key_of_a_data_set_reaches_the_agent_server_or_the_sample() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harborrl_trainer.miles import agent_function
+from harborrl_trainer.miles import swe_agent_function
 from harborrl_trainer.miles.process import GaveUp
 from support.faulty_agents import FaultyAgents
 from support.miles_double_edition import DOUBLE
@@ -55,7 +55,7 @@ async def test_miles_2748_the_flush_names_every_session_server_on_new_and_old_ve
     names: dict[str, object], flushed: list[str]
 ) -> None:
     async with stage(DOUBLE) as on:
-        await agent_function.abort(Namespace(**names))
+        await swe_agent_function.abort(Namespace(**names))
         assert on.agents.flushed == [{"session_server_instance_ids": flushed}]
         assert on.agents.authorization == ["Bearer s3"]
 
@@ -65,7 +65,7 @@ async def test_miles_2748_an_answer_that_comes_after_the_flush_is_not_trained_on
         trial = asyncio.create_task(on.generate(on.sample("after-cancel")))
         await on.agents.started.wait()
         on.state.aborted = True
-        await agent_function.abort(on.args)
+        await swe_agent_function.abort(on.args)
         sample = await trial
         assert (sample.status.value, sample.reward, sample.remove_sample) == ("aborted", None, True)
         assert on.process.ledger.counts()["aborted/NotWanted"] == 1

@@ -1,4 +1,4 @@
-"""Our wrapper round Miles' own generate (`--custom-generate-function-path harborrl_trainer.miles.wrapper.Generate`).
+"""Our wrapper round Miles' own generate (`--custom-generate-function-path harborrl_trainer.miles.generate.generate`).
 
 Miles' generate opens a session, calls the agent function, and turns the session into samples. Around it stand what it
 has not: the mapping of outcomes to statuses, a second run where infrastructure failed the first, bounds on the session

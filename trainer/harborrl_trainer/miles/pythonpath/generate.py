@@ -1,6 +1,5 @@
-"""`--custom-rm-path generate.reward_func`, `--rollout-function-path generate.RolloutFn`."""
+"""`generate.reward_func` and `generate.RolloutFn`, as Miles' example names them; and `generate.generate`."""
 
-from harborrl_trainer.miles.reward import reward_func
-from harborrl_trainer.miles.rollout_fn import RolloutFn
+from harborrl_trainer.miles.generate import RolloutFn, generate, reward_func
 
-__all__ = ["RolloutFn", "reward_func"]
+__all__ = ["RolloutFn", "generate", "reward_func"]

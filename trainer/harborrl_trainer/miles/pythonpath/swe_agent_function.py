@@ -1,5 +1,5 @@
-"""`--custom-agent-function-path swe_agent_function.run`. Its folder stands on PYTHONPATH beside the package itself."""
+"""`swe_agent_function.run`, as Miles' example names it. Its folder stands on PYTHONPATH beside the package itself."""
 
-from harborrl_trainer.miles.agent_function import abort, run
+from harborrl_trainer.miles.swe_agent_function import abort, run
 
 __all__ = ["abort", "run"]
