@@ -4,6 +4,7 @@
 stubbed); `double` is what stands in where that source is not available.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,14 +87,14 @@ async def test_three_hundred_trials_at_once_are_all_sent_and_all_accounted_for(e
 
 async def double_crowd() -> tuple[list[str], dict[str, int], int]:
     agents = FaultyAgents(together=CROWD)
-    async with stage(DOUBLE, agents) as on:
+    async with asyncio.timeout(300), stage(DOUBLE, agents) as on:
         done = await on.crowd([MIXTURE[at % len(MIXTURE)] for at in range(CROWD)])
         return done, dict(on.process.ledger.counts()), len(on.records())
 
 
 async def native_crowd() -> tuple[list[str], dict[str, int], int]:
     agents = FaultyAgents(together=CROWD)
-    async with native_harness.stage(Row("good", "completed", ceiling_s=7200), agents) as on:
+    async with asyncio.timeout(300), native_harness.stage(Row("good", "completed", ceiling_s=7200), agents) as on:
         groups = await on.collector.collect(native_harness.plans([MIXTURE[at % len(MIXTURE)] for at in range(CROWD)]))
         statuses = [group.trials[0].final.verdict.status for group in groups]
         return [str(status) for status in statuses], dict(on.collector.ledger.counts()), len(on.records())

@@ -74,9 +74,17 @@ def test_the_names_that_miles_arguments_take_are_there(prefix: str, monkeypatch:
     for module, name in [("generate", "reward_func"), ("generate", "RolloutFn"), ("swe_agent_function", "run")]:
         assert callable(getattr(importlib.import_module(prefix + module), name))
     assert callable(importlib.import_module(f"{prefix}swe_agent_function").abort)
-    generate = importlib.import_module(f"{prefix}generate").generate
-    assert inspect.isclass(generate)  # Miles makes it at the start
+    generate: Any = importlib.import_module(f"{prefix}generate").generate
     assert callable(generate.add_arguments)
+    assert inspect.isclass(generate)  # Miles makes it at the start
+
+
+def test_a_request_carries_none_of_a_data_sets_reserved_columns() -> None:
+    leak: dict[str, Any] = dict.fromkeys(RESERVED - {"max_seq_len"}, "data set")
+    leak |= {"session_server_id": None, "session_server_instance_id": None}
+    request = build_request("http://10.0.0.1:30000/sessions/s1", {}, {"instance_id": "t", **leak}, Settings())
+    assert set(request) == {"instance_id", "base_url", "model", "sampling_params"}
+    assert "data set" not in request.values()
 
 
 async def test_no_reserved_key_of_a_data_set_reaches_the_agent_server_or_the_sample() -> None:
@@ -309,8 +317,10 @@ async def test_a_process_that_leaves_flushes_once_and_does_not_insist() -> None:
 async def test_trials_in_flight_when_the_process_leaves_are_flushed_at_every_session_server() -> None:
     async with stage(DOUBLE, session_server_instance_ids={}) as on:
         on.args.session_server_instance_ids = {on.sessions.port: "a", 1: "b"}
+        await on.generate(on.sample("good"))
+        on.agents.started.clear()
         await asyncio.to_thread(on.process._leave)
-        assert on.agents.flushed == []
+        assert on.agents.flushed == []  # nothing is left to cancel
         trial = asyncio.create_task(on.generate(on.sample("timeout")))
         await on.agents.started.wait()
         await asyncio.to_thread(on.process._leave)

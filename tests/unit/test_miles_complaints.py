@@ -73,6 +73,17 @@ async def test_miles_2748_an_answer_that_comes_after_the_flush_is_not_trained_on
         assert record["drop_reason"].startswith("not wanted: enough groups were collected")
 
 
+async def test_miles_2748_groups_that_are_not_wanted_any_more_do_not_count_towards_giving_up() -> None:
+    async with stage(DOUBLE, settings={"give_up_groups": 1}) as on:
+        trial = asyncio.create_task(on.generate(on.sample("timeout")))
+        await on.agents.started.wait()
+        on.state.aborted = True
+        await swe_agent_function.abort(on.args)
+        assert (await trial).status.value == "aborted"
+        assert on.process.over is None
+        assert on.process.ledger.counts()["dropped/NotWanted"] == 1
+
+
 async def test_miles_2748_a_version_without_the_hook_is_watched_for_its_abort() -> None:
     async with stage(DOUBLE) as on:
         trial = asyncio.create_task(on.generate(on.sample("timeout")))

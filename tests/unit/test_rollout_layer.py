@@ -139,6 +139,17 @@ async def test_it_is_not_run_again_when_that_cannot_help() -> None:
     assert history.replaced is None
 
 
+async def test_it_is_not_run_again_when_nobody_wants_it_any_more() -> None:
+    runs = []
+
+    async def once(run: int, _ceiling_s: float) -> TrialEnd[Any]:
+        runs.append(run)
+        return _end(aborted("Aborted"))
+
+    await run_trial(once, places=InFlight(1), ceiling_s=100, clock=lambda: 0.0, counter=Ledger(), wanted=lambda: False)
+    assert runs == [0]
+
+
 async def test_the_second_run_has_only_the_time_that_the_first_left() -> None:
     ceilings: list[float] = []
 
