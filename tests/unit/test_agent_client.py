@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -12,7 +13,9 @@ from harborrl_trainer.rollout.agent_client import (
     AgentServerAbsent,
     AgentServerUnreachable,
     BadReply,
+    BadRequest,
     TrialCeilingExceeded,
+    keepalive_options,
     parse_reply,
 )
 
@@ -136,6 +139,33 @@ async def test_flush_names_the_session_servers_carries_the_secret_and_is_tried_t
     assert await client(third_time).flush(["abc"]) == 2
     assert json.loads(seen[-1].content) == {"session_server_instance_ids": ["abc"]}
     assert seen[-1].headers["Authorization"] == "Bearer s"
+
+
+async def test_a_server_that_knows_only_the_singular_field_is_flushed_once_for_each_session_server() -> None:
+    seen: list[Any] = []
+
+    def old(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        return httpx.Response(200, json={}) if "session_server_instance_id" in seen[-1] else httpx.Response(422)
+
+    assert await client(old).flush(["a", "b"]) == 0
+    assert seen[1:] == [{"session_server_instance_id": "a"}, {"session_server_instance_id": "b"}]
+
+
+async def test_a_row_that_no_json_can_hold_is_the_requests_fault_and_not_tried_again() -> None:
+    def never(_: httpx.Request) -> httpx.Response:
+        raise AssertionError
+
+    with pytest.raises(BadRequest) as raised:
+        await client(never).run({"due": float("nan")})
+    assert not raised.value.retryable
+
+
+def test_keepalive_probes_are_set_by_the_names_that_a_system_has() -> None:
+    linux = SimpleNamespace(SOL_SOCKET=1, SO_KEEPALIVE=9, IPPROTO_TCP=6, TCP_KEEPIDLE=4, TCP_KEEPINTVL=5, TCP_KEEPCNT=6)
+    macos = SimpleNamespace(SOL_SOCKET=0xFFFF, SO_KEEPALIVE=8, IPPROTO_TCP=6, TCP_KEEPALIVE=16)
+    assert keepalive_options(linux) == [(1, 9, 1), (6, 4, 60), (6, 5, 30), (6, 6, 5)]
+    assert keepalive_options(macos) == [(0xFFFF, 8, 1), (6, 16, 60)]
 
 
 async def test_a_flush_that_fails_three_times_is_an_error() -> None:

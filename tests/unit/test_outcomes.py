@@ -12,11 +12,18 @@ def verdict(
     on_agent_timeout: OnAgentTimeout = "grade",
     turns: int = 2,
     cut_by_length: bool = False,
+    generation_aborted: bool = False,
     **fields: Any,
 ) -> Verdict:
     graded: dict[str, Any] = {"reward": 0.5, "eval_report": {"reward": 0.5}}
     reply = TrialReply(exit_status, **(graded | fields))
-    return judge(reply, on_agent_timeout=on_agent_timeout, turns=turns, cut_by_length=cut_by_length)
+    return judge(
+        reply,
+        on_agent_timeout=on_agent_timeout,
+        turns=turns,
+        cut_by_length=cut_by_length,
+        generation_aborted=generation_aborted,
+    )
 
 
 @pytest.mark.parametrize("exit_status", sorted(GRADED))
@@ -56,16 +63,29 @@ def test_a_second_run_may_help_a_lost_sandbox() -> None:
 @pytest.mark.parametrize("reward", [None, math.nan, math.inf, "0.5", True, 1e300, 10**400])
 def test_a_reward_that_is_no_finite_number_aborts_with_the_value_in_the_cause(reward: Any) -> None:
     result = verdict("Submitted", reward=reward)
-    assert (result.status, result.reward) == ("aborted", None)
+    assert (result.status, result.reward, result.outcome) == ("aborted", None, "VerifierError")
     assert str(reward)[:40] in result.cause
+    assert not result.retryable  # an agent could be run until it is graded
 
 
 def test_a_zero_without_a_verifiers_report_is_no_zero() -> None:
-    assert verdict("Submitted", reward=0.0, eval_report={}).cause == "Submitted with an empty eval_report"
+    assert (
+        verdict("Submitted", reward=0.0, eval_report={}).cause == "VerifierError: Submitted with an empty eval_report"
+    )
 
 
 def test_a_trial_without_a_model_call_teaches_nothing() -> None:
     assert verdict("Submitted", turns=0).status == "aborted"
+
+
+def test_an_answer_that_the_engine_gave_up_half_way_is_not_trained_on_whatever_its_reward() -> None:
+    result = verdict("Submitted", generation_aborted=True)
+    assert (result.status, result.reward, result.outcome) == ("aborted", None, "GenerationAborted")
+    assert result.retryable
+
+
+def test_a_trial_out_of_time_whose_last_answer_was_cut_is_truncated() -> None:
+    assert verdict("TimeLimitExceeded", cut_by_length=True).status == "truncated"
 
 
 @pytest.mark.parametrize(
@@ -90,4 +110,4 @@ def test_running_out_of_length_is_the_same_and_marked_truncated() -> None:
 
 
 def test_a_last_turn_cut_by_its_token_limit_makes_the_sample_truncated_with_its_reward() -> None:
-    assert verdict("Submitted", cut_by_length=True) == Verdict("truncated", 0.5)
+    assert verdict("Submitted", cut_by_length=True) == Verdict("truncated", 0.5, outcome="Submitted")

@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 
 from harborrl_trainer.rollout.agent_client import AgentServerUnreachable, Health
-from harborrl_trainer.rollout.groups import EveryGroupAborted, EveryGroupHopeless, Group, drop_reason, keep_whole
+from harborrl_trainer.rollout.groups import (
+    EveryGroupAborted,
+    EveryGroupHopeless,
+    Group,
+    OpenGroups,
+    Patience,
+    drop_cause,
+    drop_reason,
+    keep_whole,
+)
 from harborrl_trainer.rollout.inflight import InFlight, follow_capacity, width_for
+from harborrl_trainer.rollout.ledger import Ledger, growth
 from harborrl_trainer.rollout.outcomes import Verdict, aborted
 from harborrl_trainer.rollout.trial_log import TrialLog, TrialRecord
 from harborrl_trainer.rollout.trials import (
@@ -129,6 +139,17 @@ async def test_it_is_not_run_again_when_that_cannot_help() -> None:
     assert history.replaced is None
 
 
+async def test_it_is_not_run_again_when_nobody_wants_it_any_more() -> None:
+    runs = []
+
+    async def once(run: int, _ceiling_s: float) -> TrialEnd[Any]:
+        runs.append(run)
+        return _end(aborted("Aborted"))
+
+    await run_trial(once, places=InFlight(1), ceiling_s=100, clock=lambda: 0.0, counter=Ledger(), wanted=lambda: False)
+    assert runs == [0]
+
+
 async def test_the_second_run_has_only_the_time_that_the_first_left() -> None:
     ceilings: list[float] = []
 
@@ -137,8 +158,74 @@ async def test_the_second_run_has_only_the_time_that_the_first_left() -> None:
         return _end(aborted("SandboxLost"))
 
     times = iter([0.0, 30.0])
-    await run_trial(once, places=InFlight(1), ceiling_s=100, clock=lambda: next(times))
+    await run_trial(once, places=InFlight(1), ceiling_s=100, clock=lambda: next(times), counter=Ledger())
     assert ceilings == [100, 70.0]
+
+
+async def test_every_trial_that_began_is_counted_once_more_when_it_ends() -> None:
+    ledger = Ledger()
+    await _trial([_end(aborted("a"), "SandboxLost"), _end(Verdict("completed", 1.0))], [0.0, 1.0], ledger=ledger)
+    await _trial([_end(Verdict("truncated", 0.0))], [0.0, 1.0], ledger=ledger)
+    await _trial([_end(aborted("x", retryable=False), "TaskNotFound")], [0.0, 1.0], ledger=ledger)
+    assert (ledger.started, ledger.ended, ledger.reruns) == (3, 3, 1)
+    assert ledger.statuses == {"completed": 1, "truncated": 1, "aborted": 1}
+    assert ledger.causes == {"TaskNotFound": 1}
+
+
+async def test_a_cancelled_trial_is_counted_as_such_and_stays_cancelled() -> None:
+    ledger, entered = Ledger(), asyncio.Event()
+
+    async def hangs(_run: int, _ceiling_s: float) -> TrialEnd[Any]:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    trial = run_trial(hangs, places=InFlight(1), ceiling_s=100, clock=lambda: 0.0, counter=ledger)
+    task = asyncio.create_task(trial)
+    await entered.wait()
+    assert ledger.in_flight == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (ledger.in_flight, ledger.causes) == (0, {"Cancelled": 1})
+
+
+def test_counters_become_metrics_of_what_happened_between_two_looks() -> None:
+    ledger = Ledger()
+    ledger.group("")
+    before = ledger.counts()
+    ledger.group("SandboxLost")
+    grown = growth(before, ledger.counts())
+    assert (grown["groups_kept"], grown["groups_dropped"], grown["dropped/SandboxLost"]) == (0, 1, 1)
+
+
+def test_dropped_groups_in_a_row_end_the_run_and_a_kept_one_begins_the_count_anew() -> None:
+    lost, whole = _group([aborted("SandboxLost")]), _group([Verdict("completed", 1.0)])
+    patience = Patience(2)
+    assert [patience.after(group) for group in (lost, whole, lost)] == [None, None, None]
+    assert str(patience.after(lost)).startswith("all 2 groups had an aborted trial")
+
+
+def test_no_number_of_dropped_groups_ends_a_run_that_is_told_so() -> None:
+    patience = Patience(0)
+    assert not any(patience.after(_group([aborted("SandboxLost")])) for _ in range(50))
+
+
+def test_a_hopeless_streak_is_told_from_an_unlucky_one() -> None:
+    patience = Patience(1)
+    missing = Group(0, "a", [TrialHistory(_end(aborted("no task", retryable=False), outcome="TaskNotFound"))])
+    assert isinstance(patience.after(missing), EveryGroupHopeless)
+    assert drop_cause(missing) == "TaskNotFound"
+
+
+def test_a_group_is_whole_with_its_last_trial_and_begins_anew_when_it_is_run_again() -> None:
+    groups: OpenGroups[str] = OpenGroups(2)
+    assert groups.add(7, "a") is None
+    assert groups.add(8, "x") is None
+    assert groups.add(7, "b") == ["a", "b"]
+    assert groups.add(7, "c") is None
+    assert groups.close() == [["x"], ["c"]]
+    assert groups.close() == []
 
 
 async def test_one_failure_cancels_the_rest_and_waits_for_them() -> None:
@@ -219,14 +306,18 @@ async def _hold(places: InFlight) -> None:
         pass
 
 
-async def _trial(ends: list[TrialEnd[Any]], clock: list[float], needed_s: float = 0.0) -> TrialHistory[Any]:
+async def _trial(
+    ends: list[TrialEnd[Any]], clock: list[float], needed_s: float = 0.0, ledger: Ledger | None = None
+) -> TrialHistory[Any]:
     times = iter(clock)
 
     async def once(_run: int, _ceiling_s: float) -> TrialEnd[Any]:
         return ends.pop(0)
 
     places = InFlight(1)
-    return await run_trial(once, places=places, ceiling_s=100, clock=lambda: next(times), needed_s=needed_s)
+    return await run_trial(
+        once, places=places, ceiling_s=100, clock=lambda: next(times), counter=ledger or Ledger(), needed_s=needed_s
+    )
 
 
 def _end(verdict: Verdict, outcome: str = "x") -> TrialEnd[Any]:

@@ -14,22 +14,7 @@ from typing import Any
 
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import Data, TaskSource
-
-RESERVED_KEYS = frozenset(
-    {
-        "reward",
-        "exit_status",
-        "eval_report",
-        "agent_metrics",
-        "max_seq_len",
-        "session_server_id",
-        "session_server_instance_id",
-        "base_url",
-        "model",
-        "sampling_params",
-    }
-)
-"""Keys of the agent server's request and response. A data set's own `reward` would be trained on when a trial fails."""
+from harborrl_trainer.rollout.reserved import RESERVED as RESERVED_KEYS
 
 TASK_FILE = "task.toml"
 

@@ -1,7 +1,7 @@
 """Trials of one rollout through the agent server: every sample that has a place is in flight; groups end as wholes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +11,11 @@ from harborrl_trainer.native.samples import Sample
 from harborrl_trainer.native.session import Session, trajectory
 from harborrl_trainer.native.session_server import SessionStore
 from harborrl_trainer.rollout.agent_client import AgentClient, AgentServerError
-from harborrl_trainer.rollout.groups import Group, drop_reason
+from harborrl_trainer.rollout.groups import Group, drop_cause, drop_reason
 from harborrl_trainer.rollout.inflight import InFlight
+from harborrl_trainer.rollout.ledger import Ledger
 from harborrl_trainer.rollout.outcomes import judge
-from harborrl_trainer.rollout.trial_log import TrialLog, TrialRecord
+from harborrl_trainer.rollout.trial_log import TrialLog, TrialRecord, trial_record
 from harborrl_trainer.rollout.trials import TrialEnd, TrialHistory, end_without_reply, gather_or_cancel, run_trial
 
 
@@ -29,6 +30,7 @@ class Collector:
     """`host:port` under which the agent server reaches the session server."""
     clock: Callable[[], float]
     """Monotonic seconds."""
+    ledger: Ledger = field(default_factory=Ledger)
 
     async def collect(self, plans: Sequence[GroupPlan]) -> list[Group[Sample]]:
         return await gather_or_cancel([self._group(plan) for plan in plans])
@@ -39,6 +41,8 @@ class Collector:
         reason = drop_reason(group)
         for trial, history in zip(plan, trials, strict=True):
             self.log.append(record(trial, history, reason))
+        if not plan[0].evaluation:
+            self.ledger.group(drop_cause(group))
         return group
 
     async def _trial(self, plan: TrialPlan) -> TrialHistory[Sample]:
@@ -50,6 +54,7 @@ class Collector:
             places=self.places,
             ceiling_s=self.job.rollout.agent_trial_timeout_seconds,
             clock=self.clock,
+            counter=self.ledger,
             needed_s=self.job.agent_server.budgets.total_seconds,
         )
 
@@ -68,11 +73,12 @@ class Collector:
             on_agent_timeout=self.job.rollout.on_agent_timeout,
             turns=turns,
             cut_by_length=turns > 0 and session.turns[-1].finish_reason == "length",
+            generation_aborted=any(turn.finish_reason == "abort" for turn in session.turns),
         )
         sample = _sample(plan, session, self.store) if turns else None
         return TrialEnd(
             verdict=verdict,
-            outcome=reply.exit_status,
+            outcome=verdict.outcome,
             session=session.id,
             payload=sample,
             seconds={**reply.phase_seconds, "total": self.clock() - started},
@@ -104,33 +110,15 @@ class Collector:
 
 
 def record(plan: TrialPlan, history: TrialHistory[Sample], reason: str) -> TrialRecord:
-    """The line of one trial. An evaluation drops no group: each of its trials counts that has a reward."""
-    end, verdict = history.final, history.final.verdict
-    if plan.evaluation:
-        reason = f"aborted: {verdict.cause}" if verdict.status == "aborted" else ""
-    replaced = history.replaced
-    return TrialRecord(
-        time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    return trial_record(
+        history,
+        now=datetime.now(UTC),
         rollout_id=plan.rollout,
         group_id=plan.group,
         sample_id=plan.sample,
-        session=end.session,
         instance_id=plan.prompt.instance_id,
-        outcome=end.outcome,
-        status=verdict.status,
-        cause=verdict.cause,
-        reward=verdict.reward,
-        kept=not reason,
         drop_reason=reason,
         evaluation=plan.evaluation,
-        seconds=end.seconds,
-        turns=end.turns,
-        prompt_tokens=end.prompt_tokens,
-        response_tokens=end.response_tokens,
-        weight_version=end.weight_version,
-        replaced={"session": replaced.session, "outcome": replaced.outcome, "cause": replaced.verdict.cause}
-        if replaced
-        else None,
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from harborrl_trainer.native.chat import ChatRenderer, Message
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "abort"]
+"""`abort`: the inference engine gave the answer up half-way; its trial is not trained on."""
 
 
 class SessionError(Exception):

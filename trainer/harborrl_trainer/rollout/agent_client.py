@@ -13,13 +13,20 @@ import httpx
 
 from harborrl_trainer.rollout.outcomes import TrialReply
 
-KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5),
-)
-"""A trial is silent for hours: without probes a middlebox forgets the connection and both sides wait for ever."""
+KEEPALIVE_PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 5))
+"""Seconds of silence before the first probe (by its names on Linux and on macOS), seconds between two, unanswered ones
+before the connection is dead."""
+
+
+def keepalive_options(names: Any = socket) -> list[tuple[int, int, int]]:
+    """Socket options as far as this system (`names`: the socket module) has them.
+
+    A trial is silent for hours: without probes a middlebox forgets the connection and both sides wait for ever.
+    """
+    known = [(getattr(names, name, None), value) for name, value in KEEPALIVE_PROBES]
+    options = [(names.IPPROTO_TCP, option, value) for option, value in known if option is not None]
+    return [(names.SOL_SOCKET, names.SO_KEEPALIVE, 1), *options]
+
 
 KEEPALIVE_EXPIRY_S = 2.0
 """Below the 5 s after which uvicorn closes an idle connection, which is httpx' default too: a trial sent in that moment
@@ -36,6 +43,9 @@ ABSENCE_PAUSE_S = 2.0
 class AgentServerError(Exception):
     """No verdict on a trial came back. Never a reward; the trial may or may not have run."""
 
+    retryable = True
+    """Whether another run, in a fresh session, may not meet it again."""
+
 
 class AgentServerUnreachable(AgentServerError):  # noqa: N818 - named after what happened
     """The connection failed or broke."""
@@ -47,6 +57,12 @@ class AgentServerAbsent(AgentServerUnreachable):
 
 class TrialCeilingExceeded(AgentServerError):  # noqa: N818 - named after what happened
     """No answer within the client's ceiling, counted from the moment the request was sent."""
+
+
+class BadRequest(AgentServerError):  # noqa: N818 - named after what happened
+    """The trial cannot be put into JSON: a column of the data set holds what is none."""
+
+    retryable = False
 
 
 class BadReply(AgentServerError):  # noqa: N818 - named after what happened
@@ -88,7 +104,7 @@ class AgentClient:
         self._pause = pause
         self._headers = {"Authorization": f"Bearer {admin_secret}"} if admin_secret else {}
         self._http = httpx.AsyncClient(
-            transport=transport or httpx.AsyncHTTPTransport(limits=limits, socket_options=list(KEEPALIVE)),
+            transport=transport or httpx.AsyncHTTPTransport(limits=limits, socket_options=keepalive_options()),
             timeout=httpx.Timeout(None, connect=CONTROL_TIMEOUT_S),
         )
 
@@ -114,6 +130,8 @@ class AgentClient:
             response = await asyncio.wait_for(self._http.post(f"{self.url}/run", json=body), ceiling)
         except asyncio.TimeoutError as error:  # noqa: UP041 - not the builtin's alias before Python 3.11
             raise TrialCeilingExceeded(f"no answer within {ceiling:g} s") from error
+        except (TypeError, ValueError) as error:
+            raise BadRequest(f"the request is no JSON: {error}") from error
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise AgentServerAbsent(f"{self.url}: {type(error).__name__} {error}".rstrip()) from error
         except httpx.HTTPError as error:
@@ -125,16 +143,27 @@ class AgentClient:
         return parse_reply(response.content)
 
     async def flush(self, session_server_instance_ids: Sequence[str]) -> int:
-        """Cancels this trainer's trials; returns how many. Safe to repeat, and therefore tried three times."""
-        body = {"session_server_instance_ids": list(session_server_instance_ids)}
+        """Cancels this trainer's trials; returns how many. Safe to repeat, and therefore tried three times.
+
+        A server that knows only the singular field refuses the plural one, and is asked once for each id.
+        """
+        ids = list(session_server_instance_ids)
+        try:
+            return await self._flush({"session_server_instance_ids": ids})
+        except BadReply:
+            return sum([await self._flush({"session_server_instance_id": one}) for one in ids])
+
+    async def _flush(self, body: Mapping[str, Any]) -> int:
         last: Exception | None = None
         for _ in range(FLUSH_TRIES):
             try:
                 response = await self._http.post(
                     f"{self.url}/flush", json=body, headers=self._headers, timeout=CONTROL_TIMEOUT_S
                 )
+                if response.status_code in {400, 422}:
+                    raise BadReply(f"{self.url}/flush does not understand {', '.join(body)}")
                 response.raise_for_status()
-                return int(response.json().get("cancelled", 0))
+                return cancelled_trials(response.json())
             except (httpx.HTTPError, ValueError) as error:
                 last = error
         raise AgentServerUnreachable(f"{self.url}/flush failed {FLUSH_TRIES} times, last: {last}") from last
@@ -158,6 +187,12 @@ class AgentClient:
 
     async def close(self) -> None:
         await self._http.aclose()
+
+
+def cancelled_trials(body: Any) -> int:
+    """What a flush reports; 0 where a foreign server reports nothing."""
+    count = body.get("cancelled", 0) if isinstance(body, dict) else 0
+    return count if isinstance(count, int) else 0
 
 
 def parse_reply(content: bytes) -> TrialReply:

@@ -4,12 +4,15 @@ Infrastructure is never a number: a sample that the policy could not have caused
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Status = Literal["completed", "truncated", "aborted"]
 OnAgentTimeout = Literal["grade", "zero", "abort"]
 
+VERIFIER_ERROR = "VerifierError"
+GENERATION_ABORTED = "GenerationAborted"
+UNKNOWN_STATUS = "UnknownStatus"
 TIME_LIMIT = "TimeLimitExceeded"
 LENGTH_LIMIT = "SequenceLengthLimitExceeded"
 GRADED = frozenset({"Submitted", "TurnLimitExceeded", "VerifierError", "AgentError"})
@@ -63,32 +66,54 @@ class Verdict:
     """Why it was aborted, or what was notable; empty for a plain completed trial."""
     retryable: bool = False
     """An infrastructure failure that a fresh session may not meet again."""
+    outcome: str = ""
+    """What happened, in one word: an exit status of the agent server, or what this side saw behind it."""
 
 
-def aborted(cause: str, *, retryable: bool = True) -> Verdict:
-    return Verdict("aborted", None, cause, retryable)
+def aborted(cause: str, *, retryable: bool = True, outcome: str = "") -> Verdict:
+    return Verdict("aborted", None, cause, retryable, outcome)
 
 
-def judge(reply: TrialReply, *, on_agent_timeout: OnAgentTimeout, turns: int, cut_by_length: bool = False) -> Verdict:
+def judge(
+    reply: TrialReply,
+    *,
+    on_agent_timeout: OnAgentTimeout,
+    turns: int,
+    cut_by_length: bool = False,
+    generation_aborted: bool = False,
+) -> Verdict:
     """The one place where an exit status becomes a sample status.
 
     `turns` counts the model calls that the session recorded; `cut_by_length` says that the last one reached its token
-    limit. `grade` keeps the verifier's reward of a trial that ran out of time or length, and 0 where there is none.
+    limit, `generation_aborted` that the inference engine gave one up half-way. `grade` keeps the verifier's reward of a
+    trial that ran out of time or length, and 0 where there is none.
     """
+    verdict = _judge(reply, on_agent_timeout, turns, "truncated" if cut_by_length else "completed", generation_aborted)
+    return verdict if verdict.outcome else replace(verdict, outcome=reply.exit_status)
+
+
+def _judge(
+    reply: TrialReply, on_agent_timeout: OnAgentTimeout, turns: int, status: Status, generation_aborted: bool
+) -> Verdict:
     if reply.infra_failure or reply.exit_status in INFRASTRUCTURE:
         return aborted(_cause(reply), retryable=reply.exit_status not in HOPELESS)
     if reply.exit_status not in GRADED | {TIME_LIMIT, LENGTH_LIMIT}:
-        return aborted(f"unknown exit status '{reply.exit_status}'")
+        return aborted(f"unknown exit status '{reply.exit_status}'", outcome=UNKNOWN_STATUS)
     if turns == 0:
         return aborted(f"{reply.exit_status} without a model call")
+    if generation_aborted:
+        return aborted(
+            f"{GENERATION_ABORTED}: the inference engine gave up an answer half-way; the agent took it for a whole one",
+            outcome=GENERATION_ABORTED,
+        )
     if reply.exit_status in {TIME_LIMIT, LENGTH_LIMIT}:
-        return _out_of_budget(reply, on_agent_timeout)
-    status: Status = "truncated" if cut_by_length else "completed"
+        return _out_of_budget(reply, on_agent_timeout, status)
     return _graded(reply, status, "" if reply.exit_status == "Submitted" else _cause(reply))
 
 
-def _out_of_budget(reply: TrialReply, on_agent_timeout: OnAgentTimeout) -> Verdict:
-    status: Status = "truncated" if reply.exit_status == LENGTH_LIMIT else "completed"
+def _out_of_budget(reply: TrialReply, on_agent_timeout: OnAgentTimeout, status: Status) -> Verdict:
+    if reply.exit_status == LENGTH_LIMIT:
+        status = "truncated"
     if on_agent_timeout == "abort":
         return aborted(f"{reply.exit_status} (onAgentTimeout: abort)", retryable=False)
     if on_agent_timeout == "zero" or not reply.eval_report:
@@ -98,12 +123,17 @@ def _out_of_budget(reply: TrialReply, on_agent_timeout: OnAgentTimeout) -> Verdi
 
 def _graded(reply: TrialReply, status: Status, cause: str) -> Verdict:
     if not reply.eval_report:
-        return aborted(f"{reply.exit_status} with an empty eval_report")
+        return _no_number(f"{reply.exit_status} with an empty eval_report")
     if isinstance(reply.reward, bool) or not isinstance(reply.reward, (int, float)):
-        return aborted(f"{reply.exit_status} with reward {reply.reward!r}")
+        return _no_number(f"{reply.exit_status} with reward {reply.reward!r}")
     if not abs(reply.reward) <= LARGEST_REWARD:  # NaN is not
-        return aborted(f"{reply.exit_status} with reward {str(reply.reward)[:40]}, not within +-{LARGEST_REWARD:g}")
+        return _no_number(f"{reply.exit_status} with reward {str(reply.reward)[:40]}, not within +-{LARGEST_REWARD:g}")
     return Verdict(status, float(reply.reward), cause)
+
+
+def _no_number(what: str) -> Verdict:
+    """Not run again: an agent can have brought its verifier to this, and would be run until it is graded."""
+    return aborted(f"{VERIFIER_ERROR}: {what}", retryable=False, outcome=VERIFIER_ERROR)
 
 
 def _cause(reply: TrialReply) -> str:

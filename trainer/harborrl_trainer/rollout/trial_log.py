@@ -7,8 +7,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from harborrl_trainer.rollout.trials import TrialHistory
 
 SCHEMA_VERSION = 1
 
@@ -61,6 +64,46 @@ class TrialRecord:
             "weight_version": self.weight_version,
             "replaced": self.replaced,
         }
+
+
+def trial_record(
+    history: TrialHistory[Any],
+    *,
+    now: datetime,
+    rollout_id: int,
+    group_id: int,
+    sample_id: int,
+    instance_id: str,
+    drop_reason: str,
+    evaluation: bool = False,
+) -> TrialRecord:
+    """The line of one trial; `now` is in UTC. An evaluation drops no group: each trial counts that has a reward."""
+    end, verdict, replaced = history.final, history.final.verdict, history.replaced
+    if evaluation:
+        drop_reason = f"aborted: {verdict.cause}" if verdict.status == "aborted" else ""
+    return TrialRecord(
+        time=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        rollout_id=rollout_id,
+        group_id=group_id,
+        sample_id=sample_id,
+        session=end.session,
+        instance_id=instance_id,
+        outcome=end.outcome,
+        status=verdict.status,
+        cause=verdict.cause,
+        reward=verdict.reward,
+        kept=not drop_reason,
+        drop_reason=drop_reason,
+        evaluation=evaluation,
+        seconds=end.seconds,
+        turns=end.turns,
+        prompt_tokens=end.prompt_tokens,
+        response_tokens=end.response_tokens,
+        weight_version=end.weight_version,
+        replaced={"session": replaced.session, "outcome": replaced.outcome, "cause": replaced.verdict.cause}
+        if replaced
+        else None,
+    )
 
 
 class TrialLog:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from harborrl_trainer.rollout.agent_client import AgentServerError
 from harborrl_trainer.rollout.inflight import InFlight
@@ -43,33 +43,66 @@ RunOnce = Callable[[int, float], Awaitable[TrialEnd[Payload]]]
 """(number of this run: 0 or 1, ceiling in seconds) -> end. Opens a session of its own each time."""
 
 
+class TrialCounter(Protocol):
+    """What `run_trial` tells: exactly one `end` for each `start`, also for a trial that is cancelled."""
+
+    def start(self) -> None: ...
+
+    def end(self, history: TrialHistory[Any]) -> None: ...
+
+
 async def run_trial(  # noqa: UP047 - Python 3.10 syntax
     run_once: RunOnce[Payload],
     *,
     places: InFlight,
     ceiling_s: float,
     clock: Callable[[], float],
+    counter: TrialCounter,
     needed_s: float = 0.0,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> TrialHistory[Payload]:
     """The ceiling covers both runs and starts when the trial has its place: waiting for one costs it nothing.
 
     `needed_s` is the sum of the agent server's budgets: it refuses a run that has less, and that refusal would hide
-    what was wrong.
+    what was wrong. `wanted` turns false when nobody waits for the sample any more: then there is no second run.
     """
-    async with places.place():
-        started = clock()
-        first = await run_once(0, ceiling_s)
-        left = ceiling_s - (clock() - started)
-        too_late = left < max(ceiling_s * RERUN_SHARE, needed_s)
-        if first.verdict.status != "aborted" or not first.verdict.retryable or too_late:
-            return TrialHistory(first)
-        return TrialHistory(await run_once(1, left), replaced=first)
+    counter.start()
+    try:
+        async with places.place():
+            history = await _run_twice_at_most(run_once, ceiling_s, clock, needed_s, wanted)
+    except BaseException as error:
+        counter.end(TrialHistory(end_without_sample(error, "")))
+        raise
+    counter.end(history)
+    return history
+
+
+async def _run_twice_at_most(  # noqa: UP047 - Python 3.10 syntax
+    run_once: RunOnce[Payload],
+    ceiling_s: float,
+    clock: Callable[[], float],
+    needed_s: float,
+    wanted: Callable[[], bool],
+) -> TrialHistory[Payload]:
+    started = clock()
+    first = await run_once(0, ceiling_s)
+    left = ceiling_s - (clock() - started)
+    too_late = left < max(ceiling_s * RERUN_SHARE, needed_s)
+    if first.verdict.status != "aborted" or not first.verdict.retryable or too_late or not wanted():
+        return TrialHistory(first)
+    return TrialHistory(await run_once(1, left), replaced=first)
+
+
+def end_without_sample(error: BaseException, session: str) -> TrialEnd[Any]:
+    """Something broke on this side: an aborted trial whose outcome is the error's name."""
+    name = type(error).__name__.removesuffix("Error")
+    return TrialEnd(aborted(f"{name}: {error}".rstrip(": ")), outcome=name, session=session)
 
 
 def end_without_reply(error: AgentServerError, session: str) -> TrialEnd[Any]:
     """No answer from the agent server: an aborted trial whose outcome is the error's name."""
     name = type(error).__name__
-    return TrialEnd(aborted(f"{name}: {error}"), outcome=name, session=session)
+    return TrialEnd(aborted(f"{name}: {error}", retryable=error.retryable), outcome=name, session=session)
 
 
 async def gather_or_cancel(work: list[Awaitable[Payload]]) -> list[Payload]:  # noqa: UP047 - Python 3.10 syntax
