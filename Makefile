@@ -54,7 +54,7 @@ types: .venv/ready  ## mypy, strict
 	@$(PY) -m mypy
 
 layers: .venv/ready  ## import-linter, and that operator/ does not shadow the standard library
-	@PYTHONPATH=operator:trainer:agent_server .venv/bin/lint-imports
+	@PYTHONPATH=operator:trainer:agent_server:cli .venv/bin/lint-imports
 	@$(PY) -S -c "import collections"
 
 generate: .venv/ready  ## write the CRD and its copies anew from the models

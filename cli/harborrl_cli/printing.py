@@ -1,0 +1,50 @@
+"""What commands share: results on standard output, one line an error on standard error, exit codes."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+OK = 0
+REFUSED = 1
+USAGE = 2
+"""Click's own code for a wrong command line."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: object) -> str:
+    """One line without control characters: what comes from a file must not speak to the terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def complain(text: str) -> None:
+    sys.stderr.write(f"{clean(text)}\n")
+
+
+def as_json(document: Any) -> None:
+    say(json.dumps(document, indent=2, allow_nan=False))
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """What is the user's to mend ends the command with its sentence and REFUSED; a fault of ours keeps its trace."""
+    from harborrl_trainer.errors import TrainerError
+
+    try:
+        yield
+    except TrainerError as error:
+        complain(str(error))
+        raise typer.Exit(REFUSED) from None
+    except BrokenPipeError:
+        # Whoever read us has seen enough, `head` say.
+        sys.stdout = None  # the interpreter would flush into the closed pipe at its end
+        raise typer.Exit(OK) from None

@@ -1,0 +1,5 @@
+"""`harborrl validate`."""
+
+
+def validate() -> None:
+    """Stub."""
