@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,3 +48,20 @@ def one_line_errors() -> Iterator[None]:
         # Whoever read us has seen enough, `head` say.
         sys.stdout = None  # the interpreter would flush into the closed pipe at its end
         raise typer.Exit(OK) from None
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as their widest cell; the first two are names, the others numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    for at, heading in enumerate(headings):
+        made.add_column(heading, justify="left" if at < 2 else "right", no_wrap=True)
+    for row in rows:
+        made.add_row(*(Text(clean(cell)) for cell in row))
+    # As wide as it has to be where nobody looks: a log or a pipe is not folded.
+    width = None if sys.stdout.isatty() else 10_000
+    Console(file=sys.stdout, width=width, highlight=False).print(made)
