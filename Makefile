@@ -59,6 +59,7 @@ layers: .venv/ready  ## import-linter, and that operator/ does not shadow the st
 
 generate: .venv/ready  ## write the CRD and its copies anew from the models
 	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
+	@PYTHONPATH=cli $(PY) -m harborrl_cli.reference
 
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
 	@UV="$$(scripts/uv)" requirements/compile.sh

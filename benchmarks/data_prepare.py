@@ -30,10 +30,10 @@ WORDS = 1000
 
 
 def write_rows(path: Path, count: int) -> None:
-    """About 900 bytes a row, ids of 20 characters, one reserved key in ten rows."""
+    """About 460 bytes a row, ids of 20 characters, one reserved key in ten rows."""
     draw = random.Random(7)  # noqa: S311 - text for a measurement
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(WORDS)]
-    texts = [" ".join(draw.choices(words, k=60)) for _ in range(WORDS)]
+    texts = [" ".join(draw.choices(words, k=25)) for _ in range(WORDS)]
     with path.open("w", buffering=1024 * 1024) as file:
         for number in range(count):
             row: dict[str, Any] = {

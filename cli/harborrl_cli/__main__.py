@@ -2,7 +2,7 @@
 
 import typer
 
-from harborrl_cli import data, dumps, validate
+from harborrl_cli import argv, data, dumps, validate
 
 app = typer.Typer(
     name="harborrl",
@@ -15,6 +15,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(dumps.app, name="dumps")
 app.command("validate")(validate.validate)
+app.command("argv")(argv.argv)
 
 
 def main() -> None:

@@ -292,3 +292,10 @@ def test_no_document_breaks_it(part: str, value: Any, metadata: Any) -> None:
         {"apiVersion": "harborrl.dev/v1alpha1", "kind": "HarborRLJob", "metadata": metadata, "spec": value}, Assumed()
     )
     judge(value, Assumed())
+
+
+def test_values_that_are_hardly_meant_are_warnings() -> None:
+    pytest.importorskip("harborrl_trainer.config", reason="this tree has no HarborFrameworkConfig")
+    raw = {"trainer": {"engine": "miles", "recipeArgs": "--wandb-group run#1"}}
+    found = judge(job(merged(SPEC, raw)), Assumed()).findings
+    assert ("spec.trainer.recipeArgs", "warning") in {(one.path, one.severity) for one in found}

@@ -10,7 +10,7 @@ from typing import Any
 from harborrl_cli.validation import rules, structure
 from harborrl_cli.validation.data import check_data
 from harborrl_cli.validation.findings import Finding, field_of
-from harborrl_cli.validation.quirks import config_warnings
+from harborrl_cli.validation.trainer_side import config_warnings, launch_fault
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import CHECKS
@@ -90,10 +90,11 @@ def _form(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fin
 
 def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed) -> Iterator[Finding]:
     observed = _everything_there(resolved)
-    for check in CHECKS:
-        verdict = check(resolved, observed)
-        if verdict is not None:
-            yield Finding(field_of(verdict.message), verdict.message, reason=verdict.reason.value)
+    verdicts = [verdict for check in CHECKS if (verdict := check(resolved, observed)) is not None]
+    yield from (Finding(field_of(one.message), one.message, reason=one.reason.value) for one in verdicts)
+    if not verdicts:
+        # Its first fault only, and most are among the checks above: said where those are silent.
+        yield from launch_fault(resolved)
     yield from config_warnings(job.spec)
     outcome = check_data(resolved, assumed.task_root, assumed.data)
     yield from outcome.findings
