@@ -121,6 +121,7 @@ def _document(report: "Report", described: str, output: Path, error: str | None,
             {"cause": cause, "rows": rows, "first": report.where[cause]} for cause, rows in report.dropped.most_common()
         ],
         "stripped": dict(report.stripped.most_common()),
+        "binary": dict(report.binary.most_common()),
         "shapes": dict(report.shapes.most_common()),
     }
 
@@ -135,6 +136,8 @@ def _print(report: "Report", described: str, output: Path, *, written: bool) -> 
         say(f"  {rows} dropped, {cause}: {clean(', '.join(first))}{more}")
     for key, rows in report.stripped.most_common():
         say(f"  metadata.{clean(key)} stripped from {rows} rows: it would be taken for a trial's own value")
+    for key, rows in report.binary.most_common():
+        say(f"  column {clean(key)} left out of {rows} rows: bytes that are no text")
     verb = "written" if written else "would be written"
     if written or not report.dropped or report.written:
         shapes = ", ".join(f"{count} {name}" for name, count in report.shapes.most_common())

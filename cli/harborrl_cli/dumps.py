@@ -10,6 +10,7 @@ from harborrl_cli.printing import REFUSED, as_json, clean, complain, one_line_er
 
 if TYPE_CHECKING:
     from harborrl_trainer.dump_reading.catalogue import Catalogue, Entry
+    from harborrl_trainer.dump_reading.reader import Reader
     from harborrl_trainer.dump_reading.summary import Row
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Rollout, training, trajectory and trial dumps.")
@@ -96,6 +97,7 @@ def summary(  # noqa: PLR0917 - the options of a command line are named
                 say(_total_line(rows))
         if json:
             as_json({"runs": documents})
+        _note_isolation(reader)
         if refused:
             raise typer.Exit(REFUSED)
 
@@ -127,6 +129,7 @@ def compare(  # noqa: PLR0917 - the options of a command line are named
             say(f"A {clean(first)}\nB {clean(second)}")
             table(["rollout", *(f"{what} {side}" for what in _COMPARED for side in ("A", "B", "B-A"))], _pairs(found))
             say(_overall_line(overall(found)))
+        _note_isolation(reader)
         if any(refused):
             raise typer.Exit(REFUSED)
 
@@ -143,6 +146,11 @@ def _complain(rows: Sequence["Row"]) -> bool:
         for problem in row.problems:
             complain(problem)
     return any(row.problems for row in rows)
+
+
+def _note_isolation(reader: "Reader") -> None:
+    if not reader.is_isolated:
+        complain("note: this system gives no network namespace, so dumps were opened without that one of the walls")
 
 
 def _name(entry: "Entry") -> list[str]:

@@ -270,12 +270,30 @@ def test_what_json_has_no_form_for_becomes_text_or_is_counted(out: Path) -> None
     import decimal  # noqa: PLC0415 - values as Parquet gives them
 
     good = flat("a", at=dt.datetime(2026, 1, 2, tzinfo=dt.UTC), cost=decimal.Decimal("1.10"), raw=b"text")
-    rows = [(1, good), (2, flat("b", raw=b"\xff")), (3, flat("c", nan=float("nan")))]
+    rows = [(1, good), (2, flat("b", raw=[b"\xff"])), (3, flat("c", nan=float("nan")))]
     found = prepare(Input([Part("in", lambda: iter(rows))], "in"), out, Converter(), Order())
     first, last = (json.loads(line)["metadata"] for line in out.read_text().splitlines())
     assert (first["at"], first["cost"], first["raw"]) == ("2026-01-02T00:00:00+00:00", "1.10", "text")
     assert last["nan"] is None
     assert found.where == {"value without a JSON form": ["in:2"]}
+
+
+def test_a_column_of_bytes_is_left_out_and_counted(tmp_path: Path, out: Path) -> None:
+    """As the published Terminal-Bench set has it: a gzipped archive of each task."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an optional dependency")
+    from pyarrow import parquet  # noqa: PLC0415 - optional
+
+    row = {"task_id": "hello-world", "archive": b"\x1f\x8b\xff", "base_description": "go", "max_agent_timeout_sec": 360}
+    parquet.write_table(arrow.Table.from_pylist([row]), tmp_path / "test-00000-of-00001.parquet")
+    found = report("--input", tmp_path, "--split", "test", "--output", out)
+    assert (found["written"], found["binary"], found["shapes"]) == (1, {"archive": 1}, {"terminal-bench": 1})
+    assert json.loads(out.read_text())["metadata"] == {
+        "task_id": "hello-world",
+        "base_description": "go",
+        "max_agent_timeout_sec": 360,
+        "instance_id": "hello-world",
+        "split": "test",
+    }
 
 
 MIXED = (

@@ -109,7 +109,7 @@ def test_a_stable_url_is_taken(url: str) -> None:
         ({"agentServer": {"sandbox": {"timeoutSeconds": 6}}}, "spec.agentServer.sandbox.timeoutSeconds", "6001"),
         ({"trainer": {"config": {"globalBatchSize": 7}}}, "spec.trainer.config.globalBatchSize", "to 8 or a divisor"),
         ({"trainer": {"nodes": 2}}, "spec.trainer.nodes", "Set queueName"),
-        ({"trainer": {"recipeArgs": "--save /x"}}, "spec.trainer.recipeArgs", "decided by the operator"),
+        ({"trainer": {"recipeArgs": "--save /x"}}, "spec.trainer.recipeArgs", "Remove it"),
         ({"trainer": {"recipeArgs": "'"}}, "spec.trainer.recipeArgs", "No closing quotation"),
         ({"agentServer": {"agentName": "nobody"}}, "spec.agentServer.agentName", "is not among the agents"),
     ],
@@ -136,7 +136,8 @@ def test_what_only_a_cluster_knows_is_taken_as_it_should_be() -> None:
 
 
 def test_a_burst_that_waits_is_a_warning_and_no_refusal(tmp_path: Path) -> None:
-    change = {"trainer": {"engine": "miles", "extraArgs": "--over-sampling-batch-size 4"}}
+    trainer = {"engine": "miles", "extraArgs": "--over-sampling-batch-size 4"}
+    change = {"model": {"path": "Qwen3-4B", "type": "qwen3-4B"}, "trainer": trainer}
     path = write(tmp_path / "job.yaml", job(merged(SPEC, change)))
     done = harborrl(path)
     assert done.exit_code == 0

@@ -59,4 +59,6 @@ def launch_fault(job: ResolvedJob) -> Iterator[Finding]:
         document = parse_job(json.dumps(job.document(attempt=1)), "the resolved job")
         command.launch(document, command.dry_start(document))
     except ConfigurationError as error:
-        yield Finding(field_of(str(error)), str(error), reason="ArgumentConflict")
+        field = field_of(str(error))
+        message = str(error).removeprefix(f"{field.removeprefix('spec.')}: ")
+        yield Finding(field, message, reason="ArgumentConflict")

@@ -33,5 +33,5 @@ MEANING = {
     Cause.NO_TASK: "`--task-root` has no directory of that name with a `task.toml` or an instruction",
     Cause.DUPLICATE: "an earlier row of this input has the same id",
     Cause.IN_OUTPUT: "the file that is appended to has the id already",
-    Cause.NO_JSON_FORM: "a value such as bytes that are no UTF-8",
+    Cause.NO_JSON_FORM: "a value deep inside that JSON cannot hold, such as bytes that are no UTF-8",
 }

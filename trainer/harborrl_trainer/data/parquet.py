@@ -6,7 +6,7 @@ from pathlib import Path
 from harborrl_trainer.data.json_input import Numbered
 from harborrl_trainer.errors import ConfigurationError
 
-_BATCH = 512
+_BATCH = 64
 """Rows in memory at once, beside one row group's compressed columns."""
 
 

@@ -36,6 +36,8 @@ class Report:
     shapes: Counter[str] = field(default_factory=Counter)
     stripped: Counter[str] = field(default_factory=Counter)
     """Reserved key -> rows that carried it."""
+    binary: Counter[str] = field(default_factory=Counter)
+    """Column of bytes that are no text -> rows that it was left out of."""
 
     def drop(self, cause: Cause, place: str) -> None:
         self.dropped[cause] += 1
@@ -128,8 +130,11 @@ def _write_rows(
             try:
                 line = dumps(row.document, _json_form, orjson.OPT_APPEND_NEWLINE)
             except orjson.JSONEncodeError:
-                report.drop(Cause.NO_JSON_FORM, f"{part.name}:{number}")
-                continue
+                found = _without_binary(row.document, report)
+                if found is None:
+                    report.drop(Cause.NO_JSON_FORM, f"{part.name}:{number}")
+                    continue
+                line = found
             objection = gate.objection(row.instance_id)
             if objection is not None:
                 report.drop(objection, f"{part.name}:{number}")
@@ -204,6 +209,30 @@ def _task_names(root: Path, instruction_path: str) -> frozenset[str]:
     if not found:
         raise ConfigurationError(f"{root}: holds no task directory (with a {TASK_FILE}); correct --task-root")
     return found
+
+
+def _without_binary(document: dict[str, Any], report: Report) -> bytes | None:
+    """The line without columns of bytes that are no text: Terminal-Bench sets carry whole task archives.
+
+    None where that does not help.
+    """
+    metadata = document["metadata"]
+    binary = [key for key, value in metadata.items() if isinstance(value, bytes) and not _is_text(value)]
+    kept = {key: value for key, value in metadata.items() if key not in binary}
+    try:
+        line = orjson.dumps({**document, "metadata": kept}, _json_form, orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError:
+        return None
+    report.binary.update(binary)
+    return line
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _json_form(value: Any) -> Any:

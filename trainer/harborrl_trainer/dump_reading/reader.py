@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 OPENER = Path(__file__).with_name("opener.py")
 LONGEST_ANSWER = 64 * 1024 * 1024
 GIB = 1024**3
+CLOSE_SECONDS = 10.0
 
 
 class RefusedDumpError(ConfigurationError):
@@ -45,8 +47,8 @@ class Reader:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether the system gave the opener a network namespace of its own."""
-        return self._started().isolated
+        """Whether the opener, if one was needed, got a network namespace of its own from the system."""
+        return self._opener is None or self._opener.isolated
 
     def rollout(self, path: Path) -> RolloutDigest:
         found = self._digest(path)
@@ -100,8 +102,9 @@ class _Opener:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
                 [sys.executable, "-I", str(OPENER), str(theirs.fileno()), packages],
                 pass_fds=[theirs.fileno()],
-                env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+                env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **_library_path()},
                 stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
         self.isolated = bool(self._receive()["isolated"])
 
@@ -118,8 +121,13 @@ class _Opener:
         return (text if len(text) <= LONGEST_ANSWER else None), ended
 
     def close(self) -> None:
+        """At once where it waits for a file's process: that one goes too."""
         self._channel.close()
-        self._process.wait()
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def _receive(self) -> dict[str, object]:
         message = self._channel.recv(65536)
@@ -129,3 +137,9 @@ class _Opener:
             )
         found: dict[str, object] = json.loads(message)
         return found
+
+
+def _library_path() -> dict[str, str]:
+    """The one variable without which some systems do not find torch's libraries."""
+    name = "LD_LIBRARY_PATH"
+    return {name: os.environ[name]} if name in os.environ else {}
