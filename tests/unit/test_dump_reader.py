@@ -16,6 +16,10 @@ import torch
 
 from harborrl_trainer.dump_reading import opener
 from harborrl_trainer.dump_reading.reader import OPENER, Reader, RefusedDumpError
+from harborrl_trainer.native import records, samples
+from harborrl_trainer.native.policy import StepReport, TrainSample
+from harborrl_trainer.native.session import Trajectory
+from harborrl_trainer.prompts import Prompt
 from support.dump_files import sample, write_claiming, write_hostile, write_rollout, write_train
 from support.miles_source import miles_file
 
@@ -73,6 +77,22 @@ def test_a_stage_without_log_probabilities_compares_nothing(reader: Reader, tmp_
 def test_infinities_are_counted_and_in_no_sum(reader: Reader, tmp_path: Path) -> None:
     (row,) = reader.train(write_train(tmp_path / "0_0.pt", {0: (float("inf"), 0.0, 0.5)})).rows
     assert (row.compared, row.not_finite, row.absolute_sum) == (1, 1, 0.5)
+
+
+def test_what_the_native_engine_dumps_is_read(reader: Reader, tmp_path: Path) -> None:
+    prompt = Prompt(0, "go", "task-a", {"instance_id": "task-a"}, "train.jsonl:1")
+    done = Trajectory((1, 2), (3, 4, 5), (1, 0, 1), (-0.5, 0.0, -0.25), (3, 4), cut_by_length=False)
+    one = samples.Sample(7, 2, prompt, done, [{"role": "user", "content": "go"}], "x")
+    row = samples.document(one, rollout=5, reward=0.5, status="completed", metadata=prompt.metadata)
+    records.dump(tmp_path / "5.pt", {"rollout_id": 5, "metadata": {}, "samples": [row]})
+    (read,) = reader.rollout(tmp_path / "5.pt").samples
+    assert (read.index, read.instance, read.reward, read.trained, read.oldest_version) == (7, "task-a", 0.5, 2, 3)
+
+    trained = TrainSample(2, done.prompt_ids, done.response_ids, done.loss_mask, done.log_probs, 0.0)
+    report = StepReport(log_probs=[[-0.75, -9.0, -0.25]])
+    records.dump(tmp_path / "5_0.pt", samples.train_data([trained], report, rollout=5, indices=[7], rewards=[0.5]))
+    (gap,) = reader.train(tmp_path / "5_0.pt").rows
+    assert (gap.index, gap.compared, gap.absolute_sum) == (7, 2, 0.25)
 
 
 def test_adapters_of_a_sample_become_placeholders(reader: Reader, tmp_path: Path, miles_types: Any) -> None:

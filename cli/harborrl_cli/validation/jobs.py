@@ -63,7 +63,7 @@ def judge(value: Any, assumed: Assumed) -> Judged:
     metadata: Mapping[str, Any] = given if isinstance(given, dict) else {}
     namespace = str(metadata.get("namespace") or assumed.namespace)
     name = f"{namespace}/{metadata.get('name')}"
-    found = list(_form(value, metadata))
+    found = list(form_faults(value, metadata))
     if found:
         return Judged(name, is_job=True, findings=tuple(found))
     try:
@@ -75,7 +75,8 @@ def judge(value: Any, assumed: Assumed) -> Judged:
     return Judged(name, is_job=True, findings=tuple(_substance(job, resolved, assumed)), adjustments=tuple(made))
 
 
-def _form(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Finding]:
+def form_faults(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    """What the API server says, operator or no operator."""
     if value.get("apiVersion") != API_VERSION:
         yield Finding("apiVersion", f"is {value.get('apiVersion')!r}, must be {API_VERSION}")
     yield from rules.name_fault(metadata.get("name"))
