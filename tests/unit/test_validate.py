@@ -55,6 +55,11 @@ def test_a_job_with_its_required_fields_is_admitted() -> None:
     assert said(job()) == []
 
 
+def test_fields_that_are_null_count_as_left_out() -> None:
+    nothing = {"eval": None, "suspend": None, "trainer": {"config": {"rolloutShuffle": None}}}
+    assert said(job(merged(SPEC, nothing))) == []
+
+
 @pytest.mark.parametrize("name", ["job.yaml", "learn.yaml"])
 def test_the_examples_are_admitted(name: str) -> None:
     done = harborrl(ROOT / "examples" / "quickstart" / name)
@@ -78,7 +83,7 @@ def test_the_examples_are_admitted(name: str) -> None:
         ({"queueName": "Not A Name"}, "spec.queueName: is 'Not A Name', must match"),
         ({"trainer": {"sharedMemory": 1.5}}, "spec.trainer.sharedMemory: is 1.5, must be a whole number or a text"),
         ({"trainer": {"env": [{"value": "x"}]}}, "spec.trainer.env[0].name: is required; add it"),
-        ({"eval": None, "suspend": None}, "spec.eval: is null; give it a value, or leave it out"),
+        ({"trainer": {"tolerations": [None]}}, "spec.trainer.tolerations[0]: is null"),
         ({"data": {"tasks": {}}}, "spec.data: spec.data needs exactly one of jsonl and tasks"),
         ({"workloadPriorityClass": "high"}, "spec.workloadPriorityClass: spec.workloadPriorityClass is an order"),
         ({"resumeFrom": {}}, "spec.resumeFrom: spec.resumeFrom needs exactly one"),
@@ -272,7 +277,7 @@ def test_each_keyword_of_the_crds_schema_is_judged() -> None:
     source = Path(structure.__file__).read_text()
     (version,) = custom_resource_definition()["spec"]["versions"]
     used = set(keywords(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
-    told = {"description", "x-kubernetes-validations", "minLength", "maxLength", "minItems", "maxItems"}
+    told = {"default", "description", "x-kubernetes-validations", "minLength", "maxLength", "minItems", "maxItems"}
     assert [word for word in used - told if f'"{word}"' not in source] == []
 
 

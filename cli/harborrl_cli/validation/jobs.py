@@ -66,8 +66,11 @@ def judge(value: Any, assumed: Assumed) -> Judged:
     found = list(form_faults(value, metadata))
     if found:
         return Judged(name, is_job=True, findings=tuple(found))
+    spec = structure.pruned(value["spec"], _spec_schema())
     try:
-        job = parse_job({**value, "metadata": {"uid": "0" * 8, **metadata, "namespace": namespace}, "status": {}})
+        job = parse_job(
+            {**value, "spec": spec, "metadata": {"uid": "0" * 8, **metadata, "namespace": namespace}, "status": {}}
+        )
         resolved = resolve(job, _settings(assumed), other_run="assumed")
     except (InvalidJobError, InvalidArgumentsError) as error:
         return Judged(name, is_job=True, findings=(Finding(field_of(str(error)), str(error)),))
@@ -82,11 +85,10 @@ def form_faults(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterat
     yield from rules.name_fault(metadata.get("name"))
     for name in value.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
         yield Finding(str(name), "is no field of a HarborRLJob; remove it")
-    spec = value.get("spec")
-    faults = list(structure.faults(spec, _schema()["properties"]["spec"], "spec"))
+    faults = list(structure.faults(value.get("spec"), _spec_schema(), "spec"))
     yield from faults
-    if not faults and isinstance(spec, dict):
-        yield from rules.broken(spec, _messages())
+    if not faults:
+        yield from rules.broken(structure.pruned(value["spec"], _spec_schema()), _messages())
 
 
 def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed) -> Iterator[Finding]:
@@ -120,14 +122,14 @@ def _everything_there(job: ResolvedJob) -> Observed:
 
 
 @cache
-def _schema() -> Mapping[str, Any]:
+def _spec_schema() -> Mapping[str, Any]:
     (version,) = json.loads(json.dumps(custom_resource_definition()))["spec"]["versions"]
-    schema: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
+    schema: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return schema
 
 
 @cache
 def _messages() -> Mapping[str, str]:
     """How a message of the CRD's rules begins -> the whole of it."""
-    told = [rule["message"] for rule in _schema()["properties"]["spec"]["x-kubernetes-validations"]]
+    told = [rule["message"] for rule in _spec_schema()["x-kubernetes-validations"]]
     return {begins: next(one for one in told if one.startswith(begins)) for begins in rules.SPEC_RULES}

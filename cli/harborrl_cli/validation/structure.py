@@ -25,8 +25,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 def faults(value: Any, schema: Schema, path: str) -> Iterator[Finding]:
     """Faults of `value`; those of a part with the wrong type hide what is below it."""
     if value is None:
-        if "default" not in schema:
-            yield Finding(path, "is null; give it a value, or leave it out")
+        yield Finding(path, "is null; give it a value, or leave it out")
         return
     if schema.get("x-kubernetes-int-or-string"):
         if type(value) not in (int, str):
@@ -47,6 +46,18 @@ def faults(value: Any, schema: Schema, path: str) -> Iterator[Finding]:
             yield from faults(item, schema.get("items", {}), f"{path}[{at}]")
 
 
+def pruned(value: Any, schema: Schema) -> Any:
+    """As the API server stores it: without fields that are null."""
+    if isinstance(value, list):
+        return [pruned(one, schema.get("items", {})) for one in value]
+    known, free = schema.get("properties"), schema.get("additionalProperties")
+    if not isinstance(value, dict) or (known is None and not isinstance(free, Mapping)):
+        return value
+    if known is None:
+        return {name: pruned(part, free or {}) for name, part in value.items()}
+    return {name: pruned(part, known[name]) for name, part in value.items() if part is not None and name in known}
+
+
 def _object(value: Mapping[Any, Any], schema: Schema, path: str) -> Iterator[Finding]:
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return
@@ -59,7 +70,8 @@ def _object(value: Mapping[Any, Any], schema: Schema, path: str) -> Iterator[Fin
     for name, part in value.items():
         where = f"{path}.{name}"
         if name in known:
-            if part is not None or name not in schema.get("required", ()):
+            # A field that is null is pruned, as if it had been left out.
+            if part is not None:
                 yield from faults(part, known[name], where)
         elif isinstance(free, Mapping):
             yield from faults(part, free, where)
