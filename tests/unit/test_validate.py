@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -180,6 +182,9 @@ def test_exit_codes_tell_refused_from_unreadable(tmp_path: Path) -> None:
     assert (nothing.exit_code, "no HarborRLJob" in nothing.stderr) == (1, True)
 
 
+DOUBLING = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(ascii_lowercase))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -188,6 +193,11 @@ def test_exit_codes_tell_refused_from_unreadable(tmp_path: Path) -> None:
         ("a: *x\n", "line 1: found undefined alias"),
         ("a: !!python/object:os.system x\n", "line 1: could not determine a constructor"),
         ("[" * 3000, "is nested too deeply"),
+        ("a: &a [*a]", "its aliases unfold without end"),
+        (
+            "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(ascii_lowercase)),
+            "unfold without end",
+        ),
     ],
 )
 def test_yaml_that_cannot_be_read_is_a_finding_with_its_line(text: str, message: str) -> None:

@@ -9,6 +9,9 @@ import yaml
 
 from harborrl_cli.validation.findings import Finding
 
+LARGEST = 100_000
+"""Nodes of a document: etcd takes 1.5 MiB."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -58,10 +61,22 @@ def documents(text: str) -> Iterator[Document]:
 def _constructed(loader: _Loader, number: int, node: Any) -> Document:
     loader.repeated = []
     try:
+        if _unfolded(node, {}) > LARGEST:
+            return Document(number, None, (Finding("", "its aliases unfold without end; write it without them"),))
         value = loader.construct_document(node)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         return Document(number, None, (Finding("", f"{_said(error)}; correct the YAML"),))
     return Document(number, value, tuple(Finding("", said) for said in loader.repeated))
+
+
+def _unfolded(node: Any, known: dict[int, float]) -> float:
+    """Nodes when each alias is what it stands for, as everybody reads it who walks through the document."""
+    if id(node) not in known:
+        known[id(node)] = float("inf")  # until its own parts are counted: one that holds itself stays so
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        inner = parts if isinstance(node, yaml.CollectionNode) else ()
+        known[id(node)] = 1 + sum(_unfolded(part, known) for part in inner)
+    return known[id(node)]
 
 
 def _said(error: Exception) -> str:
