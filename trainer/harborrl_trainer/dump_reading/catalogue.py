@@ -1,7 +1,7 @@
 """Which rollouts a folder holds, by names and times alone: no dump is opened for it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harborrl_trainer import dumps, index, layout
@@ -110,7 +110,7 @@ def _entries(mine: IncarnationLayout, id_: IncarnationId | None, claims: Sequenc
     judged = {int(name[5:]) for name in trajectories if name.startswith("eval_") and name[5:].isdecimal()}
     for rollout in scanned.collected.keys() | scanned.trained.keys() | spoken:
         collected = rollout in scanned.collected
-        yield _entry(
+        yield _sized(
             Entry(
                 rollout=rollout,
                 evaluation=False,
@@ -128,13 +128,13 @@ def _entries(mine: IncarnationLayout, id_: IncarnationId | None, claims: Sequenc
         file = mine.rollout_file(rollout, evaluation=True) if there else None
         time = scanned.evaluated.get(rollout)
         owned = id_ is None or index.owner(claims, rollout) in {id_, None}
-        yield _entry(Entry(rollout, True, id_, owned, file, {}, 0, trajectories.get(f"eval_{rollout}"), time))
+        yield _sized(Entry(rollout, True, id_, owned, file, {}, 0, trajectories.get(f"eval_{rollout}"), time))
 
 
-def _entry(entry: Entry) -> Entry:
+def _sized(entry: Entry) -> Entry:
     files = [path for path in (entry.rollout_file, entry.trajectory, *entry.train_files.values()) if path]
     size = sum(path.stat().st_size for path in files if path.exists())
-    return Entry(**{**vars(entry), "size": size})
+    return replace(entry, size=size)
 
 
 def _sorted(entries: Iterator[Entry] | Sequence[Entry]) -> list[Entry]:

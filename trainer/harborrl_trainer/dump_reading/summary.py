@@ -1,7 +1,7 @@
 """What is in the rollouts of a catalogue, dump by dump; one that cannot be read is a line, not the end."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def _row(entry: Entry, reader: Reader, trials: TrialStatistics | None, now: floa
     return Row(entry, found, gap, trials, turns, tuple(problems))
 
 
-def _read(read: Any, path: Path, problems: list[str], now: float) -> Any:
+def _read[T](read: Callable[[Path], T], path: Path, problems: list[str], now: float) -> T | None:
     try:
         return read(path)
     except RefusedDumpError as error:
