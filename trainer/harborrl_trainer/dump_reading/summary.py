@@ -41,8 +41,8 @@ def _row(entry: Entry, reader: Reader, trials: TrialStatistics | None, now: floa
     problems: list[str] = []
     found, gap = None, None
     if entry.rollout_file is not None:
-        digest = _read(reader.rollout, entry.rollout_file, problems, now)
-        found = measures.of_rollout(digest, entry.rollout) if digest is not None else None
+        collected = _read(reader.rollout, entry.rollout_file, problems, now)
+        found = measures.of_rollout(collected, entry.rollout) if collected is not None else None
     digests = [
         digest
         for _, path in sorted(entry.train_files.items())
