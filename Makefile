@@ -55,13 +55,14 @@ types: .venv/ready  ## mypy, strict
 	@$(PY) -m mypy
 
 layers: .venv/ready  ## import-linter, and that operator/ does not shadow the standard library
-	@PYTHONPATH=operator:trainer:agent_server .venv/bin/lint-imports
+	@PYTHONPATH=operator:trainer:agent_server:cli .venv/bin/lint-imports
 	@$(PY) -S -c "import collections"
 
 generate: .venv/ready  ## write the CRD and its copies anew from the models
 	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.config.generate operator/harborrl_operator/models/framework.py
 	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.launch.generate operator/harborrl_operator/miles.json
 	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
+	@PYTHONPATH=cli $(PY) -m harborrl_cli.reference
 
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
 	@UV="$$(scripts/uv)" requirements/compile.sh

@@ -1,0 +1,1 @@
+"""The `harborrl` command line: data sets, dumps and manifests, without a cluster (docs/cli.md)."""

@@ -1,0 +1,144 @@
+"""`harborrl data`: from what people have to what the engines read."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harborrl_cli.printing import REFUSED, as_json, clean, complain, one_line_errors, say
+
+if TYPE_CHECKING:
+    from harborrl_trainer.data.prepare import Order, Report
+    from harborrl_trainer.data.rows import Converter
+    from harborrl_trainer.data.sources import Input
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Training and evaluation sets.")
+
+
+@app.callback()
+def group() -> None:
+    """A group even while it has one command."""
+
+
+Source = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        metavar="X",
+        help="Folder of Harbor task directories; .jsonl, .json (both also .gz) or .parquet file; folder of such files;"
+        " OWNER/NAME of a Hugging Face data set; - for JSONL on standard input.",
+    ),
+]
+Output = Annotated[
+    Path, typer.Option("--output", metavar="Y.jsonl", help="File to write; replaced whole or not at all.")
+]
+Split = Annotated[str, typer.Option(help="Split to read of a folder or data set; each row is marked with it.")]
+Config = Annotated[str | None, typer.Option(help="Config of a data set that has several.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hugging Face data set.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Write at most this many rows.")]
+AgentName = Annotated[str | None, typer.Option(help="Set metadata.agent_name. Unset: a row's own stays.")]
+PromptKey = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that is the prompt, and no other. Unset: problem_statement, instruction, base_description, prompt,"
+        " the first that is not empty."
+    ),
+]
+IdKey = Annotated[str | None, typer.Option(help="Column of the id. Unset: instance_id, else task_id.")]
+Append = Annotated[bool, typer.Option("--append", help="Keep the rows that the output has; skip their ids.")]
+TaskRoot = Annotated[Path | None, typer.Option(help="Drop rows whose id is no task directory of this folder.")]
+Glob = Annotated[str, typer.Option(help="Which task directories of a folder.")]
+InstructionPath = Annotated[str, typer.Option(help="File of a task directory that is the prompt.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Write nothing when a row has to be dropped.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report only.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Report for programs.")]
+
+
+@app.command()
+def prepare(  # noqa: PLR0917 - the options of a command line are named
+    source: Source,
+    output: Output,
+    split: Split = "train",
+    config: Config = None,
+    revision: Revision = None,
+    limit: Limit = None,
+    agent_name: AgentName = None,
+    prompt_key: PromptKey = None,
+    id_key: IdKey = None,
+    append: Append = False,
+    task_root: TaskRoot = None,
+    glob: Glob = "*",
+    instruction_path: InstructionPath = "instruction.md",
+    strict: Strict = False,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+) -> None:
+    """Make the JSONL that a job's data.jsonl names, and report what was dropped and why.
+
+    Exit code 1 when nothing was written: no row is left, a file cannot be read, or --strict.
+    """
+    from harborrl_trainer.data.prepare import Order
+    from harborrl_trainer.data.rows import Converter
+    from harborrl_trainer.data.sources import Selection, open_input
+
+    order = Order(limit, append, strict, dry_run, task_root, instruction_path)
+    converter = Converter(split, agent_name, prompt_key, id_key)
+    with one_line_errors():
+        found = open_input(source, Selection(split, config, revision, glob, instruction_path))
+        report, error = _run(found, output, converter, order)
+        if json:
+            as_json(_document(report, found.described, output, error, dry_run=dry_run))
+        else:
+            _print(report, found.described, output, written=error is None and not dry_run)
+            if error:
+                complain(f"{source}: {error}")
+        if error:
+            raise typer.Exit(REFUSED)
+
+
+def _run(found: "Input", output: Path, converter: "Converter", order: "Order") -> "tuple[Report, str | None]":
+    """What became of the rows, and why nothing was written, if so."""
+    from harborrl_trainer.data.prepare import NothingWrittenError
+    from harborrl_trainer.data.prepare import prepare as write
+
+    try:
+        return write(found, output, converter, order), None
+    except NothingWrittenError as refused:
+        return refused.report, str(refused)
+
+
+def _document(report: "Report", described: str, output: Path, error: str | None, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "input": described,
+        "output": str(output),
+        "changed": error is None and not dry_run,
+        "error": error,
+        "read": report.read,
+        "written": 0 if error else report.written,
+        "kept": report.kept,
+        "stoppedAtLimit": report.stopped_at_limit,
+        "dropped": [
+            {"cause": cause, "rows": rows, "first": report.where[cause]} for cause, rows in report.dropped.most_common()
+        ],
+        "stripped": dict(report.stripped.most_common()),
+        "binary": dict(report.binary.most_common()),
+        "shapes": dict(report.shapes.most_common()),
+    }
+
+
+def _print(report: "Report", described: str, output: Path, *, written: bool) -> None:
+    kept = f", {report.kept} kept" if report.kept else ""
+    stopped = ", stopped at the limit" if report.stopped_at_limit else ""
+    say(f"{clean(described)}: {report.read} rows read{stopped}")
+    for cause, rows in report.dropped.most_common():
+        first = report.where[cause]
+        more = f" and {rows - len(first)} more" if rows > len(first) else ""
+        say(f"  {rows} dropped, {cause}: {clean(', '.join(first))}{more}")
+    for key, rows in report.stripped.most_common():
+        say(f"  metadata.{clean(key)} stripped from {rows} rows: it would be taken for a trial's own value")
+    for key, rows in report.binary.most_common():
+        say(f"  column {clean(key)} left out of {rows} rows: bytes that are no text")
+    verb = "written" if written else "would be written"
+    if written or not report.dropped or report.written:
+        shapes = ", ".join(f"{count} {name}" for name, count in report.shapes.most_common())
+        say(f"{output}: {report.written} rows {verb}{kept}{f' ({shapes})' if shapes else ''}")

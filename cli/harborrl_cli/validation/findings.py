@@ -1,0 +1,29 @@
+"""One line each: where, what, and what to do."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+type Severity = Literal["refused", "warning", "note"]
+
+_FIELD = re.compile(
+    r"\b(?:spec\.)?((?:agentServer|checkpoint|data|eval|model|network|progress|queueName|resumeFrom|retries|rollout"
+    r"|storage|trainer)(?:\.[A-Za-z]+)*)"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    path: str
+    """Field, from `spec` or `metadata` on; empty for the whole document."""
+    message: str
+    severity: Severity = "refused"
+    reason: str = ""
+    """The operator's condition reason, where there is one."""
+
+
+def field_of(message: str) -> str:
+    """The field that a message of the operator speaks about: the first one with a dot that it names."""
+    named = [found[1] for found in _FIELD.finditer(message)]
+    dotted = [name for name in named if "." in name]
+    return f"spec.{(dotted or named)[0]}" if named else "spec"

@@ -1,0 +1,88 @@
+"""YAML as kubectl reads it, where PyYAML reads it otherwise: `1e-6` is a number, dates are text, a key stands once."""
+
+import re
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, override
+
+import yaml
+
+from harborrl_cli.validation.findings import Finding
+
+LARGEST = 100_000
+"""Nodes of a document: etcd takes 1.5 MiB."""
+
+
+@dataclass(frozen=True)
+class Document:
+    number: int
+    """From 1, within its file; empty documents count."""
+    value: Any
+    findings: tuple[Finding, ...] = ()
+
+
+class _Loader(yaml.SafeLoader):
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.repeated: list[str] = []
+
+    @override
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key, _ in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else None
+            if name is not None and name in seen and name != "<<":
+                self.repeated.append(f"line {key.start_mark.line + 1}: key {name!r} stands there twice; remove one")
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    sign: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for sign, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def documents(text: str) -> Iterator[Document]:
+    """Every document; what cannot be parsed ends the file with a finding."""
+    number = 0
+    try:
+        loader = _Loader(text)
+        while loader.check_node():
+            number += 1
+            yield _constructed(loader, number, loader.get_node())
+    except (yaml.YAMLError, RecursionError) as error:
+        yield Document(number + 1, None, (Finding("", f"{_said(error)}; correct the YAML"),))
+
+
+def _constructed(loader: _Loader, number: int, node: Any) -> Document:
+    loader.repeated = []
+    try:
+        if _unfolded(node, {}) > LARGEST:
+            return Document(number, None, (Finding("", "its aliases unfold without end; write it without them"),))
+        value = loader.construct_document(node)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        return Document(number, None, (Finding("", f"{_said(error)}; correct the YAML"),))
+    return Document(number, value, tuple(Finding("", said) for said in loader.repeated))
+
+
+def _unfolded(node: Any, known: dict[int, float]) -> float:
+    """Nodes when each alias is what it stands for, as everybody reads it who walks through the document."""
+    if id(node) not in known:
+        known[id(node)] = float("inf")  # until its own parts are counted: one that holds itself stays so
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        inner = parts if isinstance(node, yaml.CollectionNode) else ()
+        known[id(node)] = 1 + sum(_unfolded(part, known) for part in inner)
+    return known[id(node)]
+
+
+def _said(error: Exception) -> str:
+    """Line and problem, never the text around it: it may hold what should have been a secret."""
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {' '.join((error.problem or 'cannot be parsed').split())}"
+    return " ".join(str(error).split())[:200]

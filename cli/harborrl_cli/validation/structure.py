@@ -1,0 +1,145 @@
+"""What the API server says of an object's form: the CRD's own schema, every fault and not the first alone.
+
+Covers the keywords that `harborrl_operator.schema` lets into the CRD (a test compares them).
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harborrl_cli.validation.findings import Finding
+
+type Schema = Mapping[str, Any]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+}
+
+
+def faults(value: Any, schema: Schema, path: str) -> Iterator[Finding]:
+    """Faults of `value`; those of a part with the wrong type hide what is below it."""
+    if value is None:
+        yield Finding(path, "is null; give it a value, or leave it out")
+        return
+    if schema.get("x-kubernetes-int-or-string"):
+        if type(value) not in (int, str):
+            yield Finding(path, f"is {_kind(value)}, must be a whole number or a text")
+        elif isinstance(value, str):
+            yield from _text(value, schema, path)
+        return
+    expected = str(schema.get("type", ""))
+    if expected and not _is(value, expected):
+        yield Finding(path, f"is {_kind(value)}, must be {_ARTICLE[expected]}{_quoted_hint(value, expected)}")
+        return
+    yield from _scalar(value, schema, path)
+    if isinstance(value, dict):
+        yield from _object(value, schema, path)
+    if isinstance(value, list):
+        yield from _sized(len(value), schema, path, "items", "Items")
+        for at, item in enumerate(value):
+            yield from faults(item, schema.get("items", {}), f"{path}[{at}]")
+
+
+def pruned(value: Any, schema: Schema) -> Any:
+    """As the API server stores it: without fields that are null."""
+    if isinstance(value, list):
+        return [pruned(one, schema.get("items", {})) for one in value]
+    known, free = schema.get("properties"), schema.get("additionalProperties")
+    if not isinstance(value, dict) or (known is None and not isinstance(free, Mapping)):
+        return value
+    if known is None:
+        return {name: pruned(part, free or {}) for name, part in value.items()}
+    return {name: pruned(part, known[name]) for name, part in value.items() if part is not None and name in known}
+
+
+def _object(value: Mapping[Any, Any], schema: Schema, path: str) -> Iterator[Finding]:
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    known, free = schema.get("properties", {}), schema.get("additionalProperties")
+    for name in schema.get("required", ()):
+        if value.get(name) is None:
+            yield Finding(f"{path}.{name}", "is required; add it")
+    if "maxProperties" in schema and len(value) > schema["maxProperties"]:
+        yield Finding(path, f"has {len(value)} entries, may have at most {schema['maxProperties']}; remove some")
+    for name, part in value.items():
+        where = f"{path}.{name}"
+        if name in known:
+            # A field that is null is pruned, as if it had been left out.
+            if part is not None:
+                yield from faults(part, known[name], where)
+        elif isinstance(free, Mapping):
+            yield from faults(part, free, where)
+        elif known:
+            near = difflib.get_close_matches(str(name), known, 1, 0.6)
+            yield Finding(where, f"is no field of a HarborRLJob; {f'did you mean {near[0]}?' if near else 'remove it'}")
+
+
+def _scalar(value: Any, schema: Schema, path: str) -> Iterator[Finding]:
+    if "enum" in schema and value not in schema["enum"]:
+        yield Finding(path, f"is {_shown(value)}, must be one of {', '.join(map(str, schema['enum']))}")
+    if isinstance(value, str):
+        yield from _text(value, schema, path)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if low is not None and (value <= low if schema.get("exclusiveMinimum") else value < low):
+            word = "above" if schema.get("exclusiveMinimum") else "at least"
+            yield Finding(path, f"is {value}, must be {word} {low}")
+        if high is not None and (value >= high if schema.get("exclusiveMaximum") else value > high):
+            word = "below" if schema.get("exclusiveMaximum") else "at most"
+            yield Finding(path, f"is {value}, must be {word} {high}")
+
+
+def _text(value: str, schema: Schema, path: str) -> Iterator[Finding]:
+    yield from _sized(len(value), schema, path, "characters", "Length")
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        yield Finding(path, f"is {_shown(value)}, must match {schema['pattern']}")
+
+
+def _sized(size: int, schema: Schema, path: str, what: str, keyword: str) -> Iterator[Finding]:
+    low, high = schema.get(f"min{keyword}"), schema.get(f"max{keyword}")
+    if low is not None and size < low:
+        yield Finding(path, f"has {size} {what}, must have at least {low}")
+    if high is not None and size > high:
+        yield Finding(path, f"has {size} {what}, may have at most {high}")
+
+
+def _is(value: Any, expected: str) -> bool:
+    if expected == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[expected]) and (expected == "boolean" or not isinstance(value, bool))
+
+
+_ARTICLE = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "object": "an object",
+    "string": "a text",
+}
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return f"{'the text ' if isinstance(value, str) else ''}{_shown(value)}"
+
+
+def _quoted_hint(value: Any, expected: str) -> str:
+    if expected == "string" and isinstance(value, bool | int | float):
+        return "; put it in quotes"
+    unquoted = isinstance(value, str) and expected in ("integer", "number", "boolean")
+    return "; remove the quotes" if unquoted and re.fullmatch(r"-?[0-9.]+|true|false", value) else ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,82 @@
+"""The command line itself: there at once, documented as it is, and light."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harborrl_cli import printing, reference
+from harborrl_cli.__main__ import app
+from harborrl_trainer.data.causes import MEANING
+from harborrl_trainer.data.rows import STRIPPED_KEYS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAVY = """
+import sys
+sys.argv = ["harborrl", "--help"]
+from harborrl_cli.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+wanted = ("harborrl_operator", "harborrl_trainer", "kubernetes", "numpy", "orjson", "pydantic", "torch", "yaml")
+print(sorted(name for name in wanted if name in sys.modules), file=sys.stderr)
+"""
+
+
+def test_the_page_is_what_the_commands_say() -> None:
+    assert (ROOT / reference.PAGE).read_text() == reference.render(), "run `make generate`"
+
+
+def test_the_page_on_data_explains_each_cause_and_names_each_stripped_key() -> None:
+    text = (ROOT / "docs" / "data.md").read_text()
+    assert [cause for cause, meaning in MEANING.items() if f"| {cause} | {meaning} |" not in text] == []
+    assert [key for key in STRIPPED_KEYS if f"`{key}`" not in text] == []
+
+
+def test_help_imports_nothing_that_a_command_needs() -> None:
+    done = subprocess.run(  # noqa: S603 - our own interpreter with our own text
+        [sys.executable, "-c", HEAVY],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("cli", "trainer", "operator"))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.strip() == "[]"
+    assert "validate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["data", "prepare", "--help"], ["dumps", "--help"], ["validate", "--help"]]
+)
+def test_help_is_there(words: list[str]) -> None:
+    assert CliRunner().invoke(app, words).exit_code == 0
+
+
+def test_no_folder_of_the_command_line_shadows_a_module() -> None:
+    assert [path.name for path in (ROOT / "cli").iterdir() if path.suffix == ".py"] == []
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m", "a\nb", "\x9b", "\u202ejpg", "\x00"])
+def test_control_characters_never_reach_a_terminal(text: str) -> None:
+    assert not printing.clean(text).isprintable() or "\N{REPLACEMENT CHARACTER}" in printing.clean(text)
+
+
+def test_argv_wants_one_of_file_and_preset() -> None:
+    for words in (["argv"], ["argv", "--file", "job.yaml", "--preset", "x"]):
+        done = CliRunner().invoke(app, words)
+        assert (done.exit_code, done.stderr) == (2, "argv: give exactly one of --file and --preset\n")
+
+
+def test_argv_is_what_the_trainer_prints() -> None:
+    pytest.importorskip("harborrl_trainer.launch.argv_command", reason="this tree has no launch for engine miles")
+    done = CliRunner().invoke(app, ["argv", "--preset", "glm47-flash-sync"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["argv"][0] == "train.py"
+    refused = CliRunner().invoke(app, ["argv", "--preset", "nothing"])
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)

@@ -1,0 +1,120 @@
+"""What `--input` names: a file, standard input, a folder of task directories or of data files, or a hub's data set."""
+
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from harborrl_trainer.data import hub, splits
+from harborrl_trainer.data.causes import Cause
+from harborrl_trainer.data.json_input import Numbered, read_json, read_lines
+from harborrl_trainer.data.parquet import read_parquet
+from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.job import TaskSource
+from harborrl_trainer.prompts import task_directories
+
+_HUB_ID = re.compile(r"(hf://datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of the input, or all task directories."""
+
+    name: str
+    rows: Callable[[], Iterator[Numbered]]
+
+
+@dataclass(frozen=True)
+class Input:
+    parts: Sequence[Part]
+    described: str
+    """For the report: what was read, with the revision of a hub's data set."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows of an input that holds several kinds."""
+
+    split: str = "train"
+    config: str | None = None
+    revision: str | None = None
+    glob: str = "*"
+    instruction_path: str = "instruction.md"
+
+
+def open_input(text: str, selection: Selection) -> Input:
+    """ConfigurationError when it is nothing that can be read, or needs a package that is not installed."""
+    if text == "-":
+        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer))], "standard input")
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _folder(path.resolve(), selection)
+    if path.exists():
+        return Input([_file(path, path.name)], str(path))
+    if not _HUB_ID.fullmatch(text) or path.suffix.lower() in splits.SUFFIXES:
+        raise ConfigurationError(
+            f"{text}: no such file or folder; a data set of the Hugging Face hub is named OWNER/NAME"
+        )
+    found = hub.download(text.removeprefix("hf://datasets/"), selection.split, selection.config, selection.revision)
+    return Input([_file(file, name) for name, file in found.files], f"{text} at revision {found.revision}")
+
+
+def _folder(root: Path, selection: Selection) -> Input:
+    source = TaskSource(root=root, glob=selection.glob, instruction_path=selection.instruction_path)
+    if directories := task_directories(source):
+        part = Part(root.name, lambda: _tasks(directories, source))
+        return Input([part], f"{len(directories)} task directories of {root}")
+    names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
+    card = root / splits.CARD
+    chosen = splits.files_of(
+        names, card.read_text(errors="replace") if card.is_file() else "", selection.split, selection.config, str(root)
+    )
+    return Input([_file(root / name, name) for name in chosen], str(root))
+
+
+def _tasks(directories: Sequence[Path], source: TaskSource) -> Iterator[Numbered]:
+    for number, directory in enumerate(directories, 1):
+        name = directory.relative_to(source.root).as_posix()
+        try:
+            text = (directory / source.instruction_path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            yield number, {"instance_id": name}
+        except (OSError, UnicodeDecodeError):
+            yield number, Cause.UNREADABLE
+        else:
+            yield number, {"prompt": text, "metadata": {"instance_id": name}}
+
+
+def _file(path: Path, name: str) -> Part:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] == [".gz"]
+    kind = (suffixes[:-1] if packed else suffixes)[-1:]
+    match kind:
+        case [".jsonl" | ".ndjson"]:
+            return Part(name, lambda: _streamed(path, packed, read_lines))
+        case [".json"]:
+            return Part(name, lambda: _streamed(path, packed, lambda file: read_json(file, name)))
+        case [".parquet"] if not packed:
+            return Part(name, lambda: read_parquet(path))
+        case _:
+            raise ConfigurationError(
+                f"{path}: cannot tell its format; name it .jsonl, .json (both also with .gz) or .parquet"
+            )
+
+
+def _unpacked(raw: IO[bytes], *, packed: bool) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(raw)) if packed else raw
+
+
+def _streamed(path: Path, packed: bool, read: Callable[[IO[bytes]], Iterator[Numbered]]) -> Iterator[Numbered]:
+    try:
+        with path.open("rb") as raw, _unpacked(raw, packed=packed) as file:
+            yield from read(file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"{path}: the gzip stream is damaged ({error}); fetch the file again") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read ({error.strerror or error}); correct --input") from error
