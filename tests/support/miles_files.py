@@ -1,27 +1,35 @@
-"""Miles' source, where HARBORRL_MILES_SOURCE names a checkout or a git directory of it."""
+"""Checkpoints as Miles leaves them, made by hand."""
 
-import os
-import subprocess
+import zipfile
 from pathlib import Path
 
-import pytest
-
-COMMIT = "31f1ca961"
-"""What docs and tests speak about, unless they say otherwise."""
+from harborrl_trainer.miles_engine import sealing
 
 
-def miles_file(name: str, commit: str = COMMIT) -> str:
-    """Text of one file; skips the test where there is no source. A checkout is read as it stands."""
-    where = os.environ.get("HARBORRL_MILES_SOURCE")
-    if not where:
-        pytest.skip("HARBORRL_MILES_SOURCE names no checkout or git directory of Miles")
-    path = Path(where) / name
-    if path.is_file():
-        return path.read_text()
-    shown = subprocess.run(  # noqa: S603 - git alone, with a fixed commit and name
-        ["git", "-C", where, "show", f"{commit}:{name}"],  # noqa: S607 - git is found on PATH
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return shown.stdout
+def torch_file(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", b"not to be opened")
+    return path
+
+
+def megatron_checkpoint(checkpoints: Path, rollout: int, *, optimizer: bool = True) -> Path:
+    place = checkpoints / f"iter_{rollout:07d}"
+    place.mkdir(parents=True)
+    for rank in (0, 1):
+        (place / f"__{rank}_0.distcp").write_bytes(b"weights")
+    torch_file(place / "common.pt")
+    (place / "metadata.json").write_text("{}")
+    (place / ".metadata").write_bytes(b"x" * (1 << 20) + b"optimizer.state.exp_avg" * optimizer + b"decoder.weight")
+    (checkpoints / sealing.TRACKER).write_text(f"{rollout}")
+    torch_file(sealing.data_state(checkpoints, rollout))
+    return place
+
+
+def lora_checkpoint(checkpoints: Path, rollout: int) -> Path:
+    place = checkpoints / f"iter_{rollout:07d}"
+    for rank in (0, 1):
+        torch_file(place / "adapter" / f"adapter_megatron_rank{rank}.pt")
+        torch_file(place / "adapter" / f"training_state_rank{rank}.pt")
+    torch_file(sealing.data_state(checkpoints, rollout))
+    return place

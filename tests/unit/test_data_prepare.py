@@ -25,7 +25,7 @@ from harborrl_trainer.data.rows import Converter
 from harborrl_trainer.data.sources import Input, Part
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.prompts import read_jsonl
-from support.miles_files import miles_file
+from support.miles_upstream import miles_file
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,7 +21,7 @@ from harborrl_trainer.native.policy import StepReport, TrainSample
 from harborrl_trainer.native.session import Trajectory
 from harborrl_trainer.prompts import Prompt
 from support.dump_files import sample, write_claiming, write_hostile, write_rollout, write_train
-from support.miles_files import miles_file
+from support.miles_upstream import miles_file
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from harborrl_trainer.data.causes import Cause
-from harborrl_trainer.prompts import RESERVED_KEYS
+from harborrl_trainer.rollout.reserved import RESERVED as RESERVED_KEYS
 
 INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 """A directory's name that needs no quoting and cannot lead out of the task root; file systems take 255 bytes."""
