@@ -15,10 +15,9 @@ from harborrl_operator.incarnations import end_pods
 from harborrl_operator.losses import account, trained_so_far
 from harborrl_operator.models.status import AttemptStatus, RestartStatus
 from harborrl_operator.observed import Object, annotations, is_terminating
+from harborrl_operator.pace import WHILE_ENDING_SECONDS
 from harborrl_operator.preempted import note_admission
 from harborrl_operator.workloads import queue_of
-
-SOON_SECONDS = 5.0
 
 
 def keeps_its_quota(draft: Draft) -> bool:
@@ -68,7 +67,7 @@ def restart_in_place(
         f" checkpoint. {message}"
     )
     verdict = Verdict(Reason.RESTARTING_IN_PLACE, said)
-    return draft.between(verdict, "Between two incarnations.", requeue_after=SOON_SECONDS)
+    return draft.between(verdict, "Between two incarnations.", requeue_after=WHILE_ENDING_SECONDS)
 
 
 def _note_restart(draft: Draft, message: str, cause: Cause, ended: datetime) -> None:

@@ -24,6 +24,7 @@ from harborrl_operator.known_checkpoint import forgotten
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
+from harborrl_operator.pace import LOOK_AGAIN_SECONDS
 from harborrl_operator.preempted import note_unseen_preemption
 from harborrl_operator.preflight_verdict import Facts
 from harborrl_operator.refusals import standing_refusal
@@ -35,7 +36,6 @@ from harborrl_operator.running import follow, verdict_of_driver
 from harborrl_operator.server_rollout import agent_server_obstacle, note_server_as_it_is, roll
 from harborrl_operator.sharing import promised
 from harborrl_operator.starting import (
-    LOOK_AGAIN_SECONDS,
     create_cluster,
     fits_the_trainer,
     made_from,

@@ -113,12 +113,12 @@ def _container_problem(pod: str, status: Mapping[str, Any]) -> Verdict | None:
 
 def deployment_problem(deployment: Object) -> Verdict | None:
     """Pods that the API server refuses to the Deployment (quota, pod security, webhooks)."""
-    return _refused("Deployment", deployment, "ReplicaFailure")
+    return _refusal_in("Deployment", deployment, "ReplicaFailure")
 
 
 def ray_cluster_problem(cluster: Object) -> Verdict | None:
     """Pods that the API server refuses to KubeRay, and a cluster that KubeRay itself refuses."""
-    verdict = _refused("RayCluster", cluster, "ReplicaFailure")
+    verdict = _refusal_in("RayCluster", cluster, "ReplicaFailure")
     if verdict:
         return verdict
     status = cluster.get("status", {})
@@ -139,7 +139,7 @@ def kuberay_silence(cluster: Object, now: datetime) -> Verdict | None:
     )
 
 
-def _refused(kind: str, thing: Object, condition: str) -> Verdict | None:
+def _refusal_in(kind: str, thing: Object, condition: str) -> Verdict | None:
     failure = condition_of(thing, condition)
     if not failure or failure["status"] != "True":
         return None

@@ -9,14 +9,10 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import NO_HEAD
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.observed import Object, labels
+from harborrl_operator.pace import LOOK_AGAIN_SECONDS, WHILE_ENDING_SECONDS
 from harborrl_operator.resources.ray_cluster import queue_labels
 from harborrl_operator.work_end import work_end
 from harborrl_operator.workloads import admitted_too_long, eviction, queue_of, words
-
-LOOK_AGAIN_SECONDS = 30.0
-"""Workloads are not watched: the RayCluster's own change wakes us when it is admitted or evicted."""
-
-ENDING_SECONDS = 5.0
 
 
 def queued(draft: Draft) -> Plan:
@@ -35,7 +31,7 @@ def queued(draft: Draft) -> Plan:
         if _wants_another_queue(draft, cluster):
             # Nothing of it runs, and Kueue lets no queue be changed while a quota is held: made anew in the next pass.
             draft.delete("RayCluster", [cluster])
-    return draft.end(Phase.QUEUED, verdict, requeue_after=ENDING_SECONDS if pods else LOOK_AGAIN_SECONDS)
+    return draft.end(Phase.QUEUED, verdict, requeue_after=WHILE_ENDING_SECONDS if pods else LOOK_AGAIN_SECONDS)
 
 
 def _verdict(draft: Draft, cluster: Object, pods: int) -> Verdict:

@@ -10,6 +10,7 @@ from harborrl_operator.gang import is_ready, missing_pods
 from harborrl_operator.heads import note_head, successor
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.observed import Object, head_pod, is_terminating, labels
+from harborrl_operator.pace import LOOK_AGAIN_SECONDS
 from harborrl_operator.preempted import note_admission
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
 from harborrl_operator.progress import Progress, Unreadable, has_elapsed, stall, stall_seconds
@@ -18,7 +19,6 @@ from harborrl_operator.remembered_fate import cause_by_fate, note_fate
 from harborrl_operator.reporting import is_live, unreadable
 from harborrl_operator.short_gang import lost_with_a_pod, note_short_gang
 from harborrl_operator.stalls import note_trials, shows_life
-from harborrl_operator.starting import LOOK_AGAIN_SECONDS
 from harborrl_operator.suspend import go_on, was_asked_to_stop
 from harborrl_operator.workloads import is_held_back
 

@@ -9,6 +9,7 @@ from harborrl_operator.gang import missing_pods
 from harborrl_operator.heads import NO_HEAD
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.observed import Object, annotations, name_of
+from harborrl_operator.pace import LOOK_AGAIN_SECONDS, WHILE_ENDING_SECONDS
 from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
 from harborrl_operator.problems import pod_problem
 from harborrl_operator.progress import has_elapsed
@@ -18,9 +19,6 @@ from harborrl_operator.resources import config_maps, preflight
 from harborrl_operator.resources.ray_cluster import ray_cluster
 from harborrl_operator.server_rollout import agent_server_obstacle
 from harborrl_operator.sharing import is_claimed
-
-LOOK_AGAIN_SECONDS = 30.0
-"""Events wake us sooner; this bounds what a lost event can cost."""
 
 CLAIM_SECONDS = 3.0
 """Long enough for another pass that is under way to write what it decided."""
@@ -98,7 +96,7 @@ def predecessor_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
     names = ", ".join(sorted({f"{kind} {name_of(thing)}" for kind, thing in left}))
     obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, f"Waits for what is left of a deleted job of this name: {names}.")
     draft.set(ConditionType.AGENT_SERVER_READY, "False", obstacle.reason, obstacle.message)
-    draft.look_again = 5.0
+    draft.look_again = WHILE_ENDING_SECONDS
     return obstacle
 
 
@@ -118,7 +116,7 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
     obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, said)
     draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
     draft.delete("Pod", old)  # whoever deleted a RayCluster may have left its pods: nothing else would end them
-    draft.look_again = 5.0
+    draft.look_again = WHILE_ENDING_SECONDS
     return obstacle
 
 

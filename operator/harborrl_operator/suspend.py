@@ -15,12 +15,10 @@ from harborrl_operator.incarnations import current_pods
 from harborrl_operator.losses import account, kept_rollouts
 from harborrl_operator.models.status import SuspensionStatus
 from harborrl_operator.observed import head_pod
+from harborrl_operator.pace import WHILE_ENDING_SECONDS
 from harborrl_operator.reporting import is_live
 from harborrl_operator.resources import config_maps
 from harborrl_operator.work_end import work_end
-
-RELEASE_SECONDS = 5.0
-"""Between two looks at pods that end."""
 
 
 def suspended(draft: Draft) -> Plan:
@@ -64,7 +62,7 @@ def go_on(draft: Draft) -> Plan:
     )
     draft.fields.update(starting_since=None)
     verdict = Verdict(Reason.WAITING_FOR_OLD_PODS, "The driver stopped for a suspend that was taken back; it goes on.")
-    return draft.between(verdict, verdict.message, requeue_after=RELEASE_SECONDS)
+    return draft.between(verdict, verdict.message, requeue_after=WHILE_ENDING_SECONDS)
 
 
 def is_released(draft: Draft) -> bool:
@@ -76,7 +74,7 @@ def await_release(draft: Draft) -> Plan:
     """It is told to go in every pass: the API server may have refused the first time, or not have answered."""
     draft.delete("RayCluster", [draft.cluster])
     said = f"RayCluster {draft.job.names.ray_cluster(draft.attempt)} was given back and ends; a new one follows it."
-    return draft.between(Verdict(Reason.WAITING_FOR_OLD_PODS, said), said, requeue_after=RELEASE_SECONDS)
+    return draft.between(Verdict(Reason.WAITING_FOR_OLD_PODS, said), said, requeue_after=WHILE_ENDING_SECONDS)
 
 
 def _concerns(draft: Draft, suspension: SuspensionStatus) -> bool:
@@ -160,7 +158,7 @@ def _release(draft: Draft) -> Plan:
         draft.set(kind, "False", Reason.RELEASED, "Suspended.")
     draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Suspended.")
     phase = Phase.SUSPENDING if held else Phase.SUSPENDED
-    return draft.end(phase, verdict, requeue_after=RELEASE_SECONDS if held else None)
+    return draft.end(phase, verdict, requeue_after=WHILE_ENDING_SECONDS if held else None)
 
 
 def _killed_by(draft: Draft) -> datetime | None:

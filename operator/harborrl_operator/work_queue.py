@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 2.0
 MOST_AT_ONCE = 64
 """Passes, those that only wait included: each holds a few connections and what it has read."""
 
-FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 60.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 60.0
 
 
 class WorkQueue:
@@ -111,7 +111,7 @@ class WorkQueue:
         count, before = self._failures.get(key, (0, said))
         count += 1
         self._failures[key] = (count, said)
-        pause: float = min(FIRST_BACKOFF_SECONDS * 2 ** min(count - 1, 10), LONGEST_BACKOFF_SECONDS)
+        pause: float = min(FIRST_RETRY_SECONDS * 2 ** min(count - 1, 10), LONGEST_RETRY_SECONDS)
         if count == 1 or said != before:
             logger.error("pass over %s/%s failed, again in %.0f s", *key, pause, exc_info=error)
         elif count & (count - 1) == 0:

@@ -10,7 +10,7 @@ from harborrl_operator.clock import seconds_since
 from harborrl_operator.constants import ADMISSION_GATE, LABEL_QUEUE
 from harborrl_operator.observed import Object, condition_of, labels, pod_phase
 
-STUCK_SECONDS = 120
+KUEUE_STUCK_SECONDS = 120
 """Kueue resumes what it has admitted within a second or two; a RayCluster that still waits after this long is stuck."""
 
 
@@ -43,7 +43,7 @@ def admitted_too_long(workload: Object | None, now: datetime) -> str | None:
     """Since when Kueue counts as admitted what still waits; None where nothing is wrong."""
     admitted = _true(workload, "Admitted")
     since = admitted.get("lastTransitionTime") if admitted else None
-    return since if since and seconds_since(since, now) > STUCK_SECONDS else None
+    return since if since and seconds_since(since, now) > KUEUE_STUCK_SECONDS else None
 
 
 def eviction(workload: Object | None) -> Eviction | None:
