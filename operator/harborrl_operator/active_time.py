@@ -12,8 +12,8 @@ from harborrl_operator.clock import from_text, seconds_since, to_text
 from harborrl_operator.constants import Phase
 from harborrl_operator.draft import Plan
 from harborrl_operator.models import HarborRLJob, JobStatus
-from harborrl_operator.observed import Object, Observed, is_terminating
-from harborrl_operator.workloads import is_held_back
+from harborrl_operator.observed import Object, Observed
+from harborrl_operator.workloads import is_held_back, queue_changes
 
 
 def active_seconds(status: JobStatus, now: datetime) -> float:
@@ -37,7 +37,7 @@ def without_unseen_queueing(job: HarborRLJob, observed: Observed, now: datetime)
     begun = job.status.active_since
     if begun is None:
         return job
-    starts = [moment for moment in queue_changes(job, observed, "False") if from_text(begun) < moment <= now]
+    starts = [moment for moment in queue_changes(_cluster(job, observed), "False") if from_text(begun) < moment <= now]
     if not starts or is_held_back(_cluster(job, observed)):
         return job
     anew = max(starts)
@@ -68,7 +68,7 @@ def keep_time(job: HarborRLJob, observed: Observed, decided: Plan, now: datetime
     elif status.active_since is None and status.started_at is not None and not idle:
         begun = now
         if job.status.phase is Phase.QUEUED:
-            begun = _last(queue_changes(job, observed, "False"), now - _LONGEST_BLINDNESS, now)
+            begun = _last(queue_changes(_cluster(job, observed), "False"), now - _LONGEST_BLINDNESS, now)
         status = status.model_copy(update={"active_since": to_text(begun)})
     return replace(decided, status=status, requeue_after=_until_deadline(job, status, decided.requeue_after, now))
 
@@ -80,17 +80,7 @@ _LONGEST_BLINDNESS = timedelta(days=7)
 def _stopped(job: HarborRLJob, observed: Observed, now: datetime) -> datetime:
     """When the stretch that counts ended, if it has."""
     since = job.status.active_since
-    return _last(queue_changes(job, observed, "True"), from_text(since), now) if since else now
-
-
-def queue_changes(job: HarborRLJob, observed: Observed, suspended: str) -> Iterator[datetime]:
-    """When Kueue took the current cluster (`True`) or let it start (`False`), as KubeRay says."""
-    cluster = _cluster(job, observed)
-    if cluster is None or is_terminating(cluster):
-        return
-    for condition in cluster.get("status", {}).get("conditions") or []:
-        if condition["type"] in ("RayClusterSuspending", "RayClusterSuspended") and condition["status"] == suspended:
-            yield from_text(condition["lastTransitionTime"])
+    return _last(queue_changes(_cluster(job, observed), "True"), from_text(since), now) if since else now
 
 
 def _cluster(job: HarborRLJob, observed: Observed) -> Object | None:

@@ -1,12 +1,11 @@
 """Kueue took the quota and gave it back while no pass looked: the head is another one, and that is no failure."""
 
-from harborrl_operator.active_time import queue_changes
 from harborrl_operator.clock import from_text, to_text
 from harborrl_operator.draft import Draft
 from harborrl_operator.heads import NO_HEAD, is_known_head
 from harborrl_operator.losses import account
 from harborrl_operator.work_end import work_end
-from harborrl_operator.workloads import is_held_back
+from harborrl_operator.workloads import is_held_back, queue_changes
 
 
 def note_admission(draft: Draft) -> None:
@@ -43,5 +42,5 @@ def note_unseen_preemption(draft: Draft) -> None:
 
 
 def _newest_admission(draft: Draft) -> str | None:
-    newest = max(queue_changes(draft.job, draft.observed, "False"), default=None)
+    newest = max(queue_changes(draft.cluster, "False"), default=None)
     return to_text(newest) if newest is not None else None

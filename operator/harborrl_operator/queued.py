@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 
-from harborrl_operator.active_time import queue_changes
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import ConditionType, Phase, Reason
 from harborrl_operator.draft import Draft, Plan
@@ -12,7 +11,7 @@ from harborrl_operator.observed import Object, labels
 from harborrl_operator.pace import LOOK_AGAIN_SECONDS, WHILE_ENDING_SECONDS
 from harborrl_operator.resources.ray_cluster import queue_labels
 from harborrl_operator.work_end import work_end
-from harborrl_operator.workloads import admitted_too_long, eviction, queue_of, words
+from harborrl_operator.workloads import admitted_too_long, eviction, queue_changes, queue_of, words
 
 
 def queued(draft: Draft) -> Plan:
@@ -81,7 +80,7 @@ def _note_loss(draft: Draft) -> None:
 
 def _killed_by(draft: Draft) -> datetime | None:
     """When the kubelet has ended what did not end by itself after Kueue took the cluster."""
-    taken = max(queue_changes(draft.job, draft.observed, "True"), default=None)
+    taken = max(queue_changes(draft.cluster, "True"), default=None)
     return taken and taken + timedelta(seconds=draft.job.spec.checkpoint.grace_seconds)
 
 

@@ -3,12 +3,13 @@
 Workloads are Kueue's: they are read where they are served, and never written.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from harborrl_operator.clock import seconds_since
+from harborrl_operator.clock import from_text, seconds_since
 from harborrl_operator.constants import ADMISSION_GATE, LABEL_QUEUE
-from harborrl_operator.observed import Object, condition_of, labels, pod_phase
+from harborrl_operator.observed import Object, condition_of, is_terminating, labels, pod_phase
 
 KUEUE_STUCK_SECONDS = 120
 """Kueue resumes what it has admitted within a second or two; a RayCluster that still waits after this long is stuck."""
@@ -31,6 +32,15 @@ def queue_of(thing: Object) -> str:
 def is_held_back(cluster: Object | None) -> bool:
     """Whether this is a RayCluster that Kueue, which owns its `suspend`, keeps from having pods."""
     return cluster is not None and bool(cluster.get("spec", {}).get("suspend"))
+
+
+def queue_changes(cluster: Object | None, suspended: str) -> Iterator[datetime]:
+    """When Kueue took the RayCluster's quota (`True`) or let it start (`False`), as KubeRay says."""
+    if cluster is None or is_terminating(cluster):
+        return
+    for condition in cluster.get("status", {}).get("conditions") or []:
+        if condition["type"] in ("RayClusterSuspending", "RayClusterSuspended") and condition["status"] == suspended:
+            yield from_text(condition["lastTransitionTime"])
 
 
 def is_gated(pod: Object) -> bool:
