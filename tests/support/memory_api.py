@@ -86,7 +86,7 @@ class MemoryApi:
     def _change(self, key: Key, request: Request, subresource: str) -> Answer:
         """Applied, patched or replaced."""
         found, sent = self.objects.get(key), copy.deepcopy(dict(request.body or {}))
-        if found is None and "apply" not in request.content_type:
+        if found is None and (subresource or "apply" not in request.content_type):
             return self._found(key)
         version = sent.get("metadata", {}).get("resourceVersion")
         if found is not None and version not in (None, found["metadata"]["resourceVersion"]):

@@ -78,7 +78,7 @@ def test_what_only_makes_a_pod_tidier_is_dropped_and_said() -> None:
 
 def test_a_supervisor_that_would_not_be_restarted_is_not_sent() -> None:
     old = without(schema("1.5.1"), *POD, "initContainers", "items", "properties", "restartPolicy")
-    missing = fit(old, manifest("design")).missing
+    missing = fit(old, manifest("quickstart")).missing
     assert missing == ("spec.headGroupSpec.template.spec.initContainers[0].restartPolicy",)
 
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from harborrl_trainer.data.causes import Cause
-from harborrl_trainer.rollout.reserved import RESERVED as RESERVED_KEYS
+from harborrl_trainer.rollout.reserved import RESERVED
 
 INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 """A directory's name that needs no quoting and cannot lead out of the task root; file systems take 255 bytes."""
 
-STRIPPED_KEYS = RESERVED_KEYS | {"deadline_s", "messages", "raw_reward", "round_number"}
-"""Never taken over from a data set. Beside the request's and response's own keys: `deadline_s` is a trial's deadline to
-the agent server, and Miles reads the other three from a sample's metadata as results of the rollout."""
+STRIPPED_KEYS = RESERVED
+"""Never taken over from a data set: what both engines would mistake for a trial's own."""
 
 PROMPT_KEYS = ("problem_statement", "instruction", "base_description", "prompt")
 """In this order; the first that holds something is the prompt of a flat row."""
