@@ -1,8 +1,7 @@
 """What the API server refuses to change while an attempt runs, and why: transition rules over the whole object.
 
 A driver and its volumes are made from these fields once; an edit would be stored and do nothing. Everything may be
-corrected before the start, while refused, between two attempts and while suspended; but not where the checkpoints lie
-once there is one. What the operator itself reads in
+corrected before the start, while refused, between two attempts and while suspended. What the operator itself reads in
 every pass (suspend, retries, deadlines, progress) and the agent server, which is rolled out anew, stay free; but not
 what the trainer knows of the server: its address, the agent that each trial names, and the secret that a flush bears.
 """
@@ -37,9 +36,6 @@ _HELD = (
 )
 
 
-_HAS_SAVED = "has(oldSelf.status) && has(oldSelf.status.checkpoint) && has(oldSelf.status.checkpoint.rolloutId)"
-
-
 def frozen_rules(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     """Rules for the root of the CRD's schema, one a part, so that the answer names the part. `spec` is its schema."""
     rules = [_rule(part, [(part,)], spec) for part in FROZEN]
@@ -48,7 +44,6 @@ def frozen_rules(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         rules.append(_rule(part, frozen, spec))
     single = [(part, field) for part, fields in PARTLY.items() for field in fields]
     waiting = [_rule(field, [(field,)], spec, unless="oldSelf.status.phase == 'Queued'") for field in ONLY_WHILE_QUEUED]
-    rules.append(_checkpoints_rule(spec))
     return [*rules, *(_rule(".".join(path), [path], spec) for path in single), *waiting]
 
 
@@ -62,21 +57,6 @@ def _rule(field: str, paths: Sequence[tuple[str, ...]], spec: Mapping[str, Any],
         ),
         "reason": "FieldValueForbidden",
         "fieldPath": f".spec.{field}",
-    }
-
-
-def _checkpoints_rule(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Also while nothing runs: a run that has saved would begin anew on another volume, or be refused there."""
-    path = ("storage", "checkpoints")
-    return {
-        "rule": f"!({_HAS_SAVED}) || (" + " && ".join(_same(path, spec)) + ")",
-        "message": (
-            "spec.storage.checkpoints cannot change once the run has saved a checkpoint (status.checkpoint), from which"
-            " a resume goes on: make room on its claim or grow it; or delete the job, copy its status.runPath to the"
-            " other claim, and apply it again with resumeFrom.path"
-        ),
-        "reason": "FieldValueForbidden",
-        "fieldPath": ".spec.storage.checkpoints",
     }
 
 

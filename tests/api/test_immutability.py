@@ -135,26 +135,6 @@ def test_everything_may_be_corrected_while_no_attempt_exists(
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        {"phase": "Suspended", "trainer": {"rayCluster": "quickstart-a1"}},
-        {"phase": "StartingTrainer", "attempt": 2, "trainer": {"releasedIncarnation": 0}},
-        {"phase": "Refused"},
-    ],
-    ids=["suspended", "between two attempts", "refused"],
-)
-def test_a_run_that_has_saved_keeps_the_claim_of_its_checkpoints_and_may_change_the_others(
-    kubectl: Any, namespace: str, submit: Submit, status: dict[str, Any]
-) -> None:
-    assert submit().returncode == 0
-    says(kubectl, namespace, status | {"checkpoint": {"rolloutId": 39, "path": "a1/i1"}})
-    done = submit({"storage.checkpoints": {"pvc": "other"}})
-    assert "spec.storage.checkpoints: Forbidden" in done.stderr
-    assert "apply it again with resumeFrom.path" in done.stderr
-    assert submit({"storage.traces": {"pvc": "other"}}).returncode == 0
-
-
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_run_that_is_over_keeps_what_it_was_made_from(
     kubectl: Any, namespace: str, submit: Submit, phase: str

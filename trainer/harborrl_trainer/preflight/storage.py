@@ -69,7 +69,7 @@ def _space(role: str, folder: Path, available: int, least: int, comfortable: int
         return []
     numbers = f"storage.{role}: {available // MIB} MiB are free at {folder}"
     if available < least:
-        message = f"{numbers}, at least {least // MIB} MiB are needed. Make room, grow the claim or name a larger one."
+        message = f"{numbers}, at least {least // MIB} MiB are needed. Make room or name a larger claim."
         return [refuse("storage", "LowSpace", message)]
     message = f"{numbers}; {comfortable // MIB} MiB would be comfortable for the whole run. Watch it or make room."
     return [warn("storage", "LowSpace", message)]
