@@ -96,11 +96,11 @@ class Workspace:
         return found
 
     def until_job(self, name: str, true: Callable[[Manifest], bool], *, timeout: float) -> Manifest:
-        """The job as soon as `true` of it; fails at once when it has ended otherwise."""
+        """The job as soon as it has a status and `true` of it; fails at once when it has ended otherwise."""
         found: list[Manifest] = []
 
         def holds(items: list[Manifest]) -> bool:
-            found[:] = [item for item in items if name_of(item) == name]
+            found[:] = [item for item in items if name_of(item) == name and status_of(item)]
             if any(map(true, found)):
                 return True
             ended = [item for item in found if condition(item, "Finished")["status"] == "True"]
