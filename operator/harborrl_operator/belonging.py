@@ -20,7 +20,7 @@ async def find_pods(cluster: Cluster, job: HarborRLJob) -> list[Object]:
         cluster.find("Pod", job.namespace, f"{LABEL_JOB_UID}={job.uid}"),
         cluster.find("Pod", job.namespace, f"{LABEL_RAY_CLUSTER} in ({','.join(clusters)})"),
     )
-    found = {uid_of(pod): pod for listed in lists for pod in listed if is_pod_of(pod, job)}
+    found: dict[str, Object] = {uid_of(pod): pod for listed in lists for pod in listed if is_pod_of(pod, job)}
     head = await _known_head(cluster, job, found)
     return [*found.values(), *([head] if head is not None else [])]
 
