@@ -51,11 +51,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         _references(cluster, job, settings),
         _network(cluster, job),
     )
-    preflights = _of_role(pods, Role.PREFLIGHT, job) or tuple(
-        thing for kind, thing in named if kind == "Pod" and is_owned(thing, job)
-    )
-    report = _ours(progress, job)
-    reported = (report.get("data") or {}).get("progress") if report else None
+    preflights = _of_role(pods, Role.PREFLIGHT, job) or _unlabelled_preflight(job, named)
     return Observed(
         agent_servers={_version(thing, names): thing for thing in deployments if not is_terminating(thing)},
         agent_service=_ours(service, job),
@@ -63,18 +59,27 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         preflight_pod=next(iter(preflights), None),
         ray_clusters={name_of(ray): ray for ray in rays},
         trainer_pods=_of_role(pods, Role.TRAINER, job),
-        progress=reported,
-        progress_exists=report is not None,
         request=_ours(request, job),
         predecessors=_predecessors(job, namesakes, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if _is_strangers(thing, job)),
         sandbox_namespace=sandboxes,
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
-        rights=await read_rights(cluster, job, reported, now),
+        **await _reported(cluster, job, _ours(progress, job), now),
         **network,
         **references,
         **await _held(cluster, namespace, rays, pods, now),
     )
+
+
+async def _reported(cluster: Cluster, job: HarborRLJob, report: Object | None, now: datetime) -> dict[str, Any]:
+    """What the supervisor wrote, and whether it may."""
+    text = (report.get("data") or {}).get("progress") if report else None
+    rights = await read_rights(cluster, job, text, now)
+    return {"progress": text, "progress_exists": report is not None, "rights": rights}
+
+
+def _unlabelled_preflight(job: HarborRLJob, named: list[tuple[str, Object]]) -> tuple[Object, ...]:
+    return tuple(thing for kind, thing in named if kind == "Pod" and is_owned(thing, job))
 
 
 def _of_role(pods: Iterable[Object], role: Role, job: HarborRLJob) -> tuple[Object, ...]:
