@@ -20,6 +20,8 @@ LABEL_AGENT_VERSION = f"{GROUP}/agent-version"
 """Hash of the pod template of an agent server: its Deployments of two versions run side by side."""
 LABEL_NODE_TYPE = "ray.io/node-type"
 """Set by KubeRay: `head` or `worker`."""
+LABEL_RAY_CLUSTER = "ray.io/cluster"
+"""Set by KubeRay on each pod: the name of its RayCluster."""
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_SANDBOXES = f"{GROUP}/sandboxes"
 """A namespace labelled `true` may be named in `agentServer.sandbox.namespace`; without it any user could

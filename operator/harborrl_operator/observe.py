@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from harborrl_operator.allowed import if_allowed
+from harborrl_operator.belonging import find_clusters, find_pods, is_owned, role_of
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, LABEL_WORKLOAD_OWNER, Role
@@ -24,6 +25,7 @@ from harborrl_operator.observed import (
     version_of,
 )
 from harborrl_operator.problems import STUCK_SECONDS
+from harborrl_operator.rights import read_rights
 from harborrl_operator.surroundings import read_surroundings
 from harborrl_operator.workloads import is_gated, is_held_back, words
 
@@ -32,14 +34,15 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names, selector = job.namespace, job.names, f"{LABEL_JOB}={job.name}"
     sandboxes_in = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
-        cluster.find("Pod", namespace, selector),
-        cluster.find("RayCluster", namespace, selector),
+    pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
+        find_pods(cluster, job),
+        find_clusters(cluster, job),
         cluster.find("Deployment", namespace, selector),
         cluster.get("Service", namespace, names.agent),
         if_allowed(cluster.get("Namespace", None, sandboxes_in), None),
     )
-    pods, rays, deployments = (_all_of(job, things) for things in (all_pods, all_rays, all_deployments))
+    rays, deployments = (_all_of(job, things) for things in (all_rays, all_deployments))
+    namesakes = [] if rays else await cluster.find("Pod", namespace, selector)
     named = [] if rays else await _named(cluster, job)
     # After the pods: a head pod that is seen to be gone has written its last word before.
     progress, request, references, network = await asyncio.gather(
@@ -48,30 +51,40 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         _references(cluster, job, settings),
         _network(cluster, job),
     )
-    report, preflights = _ours(progress, job), _of_role(pods, Role.PREFLIGHT)
+    preflights = _of_role(pods, Role.PREFLIGHT, job) or _unlabelled_preflight(job, named)
     return Observed(
-        agent_servers={version_of(thing): thing for thing in deployments if not is_terminating(thing)},
+        agent_servers={_version(thing, names): thing for thing in deployments if not is_terminating(thing)},
         agent_service=_ours(service, job),
-        agent_pods=_of_role(pods, Role.AGENT_SERVER),
+        agent_pods=_of_role(pods, Role.AGENT_SERVER, job),
         preflight_pod=next(iter(preflights), None),
         ray_clusters={name_of(ray): ray for ray in rays},
-        trainer_pods=_of_role(pods, Role.TRAINER),
-        progress=(report.get("data") or {}).get("progress") if report else None,
-        progress_exists=report is not None,
+        trainer_pods=_of_role(pods, Role.TRAINER, job),
         request=_ours(request, job),
-        predecessors=_predecessors(job, all_pods, all_rays, all_deployments, named),
-        strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
+        predecessors=_predecessors(job, namesakes, all_rays, all_deployments, named),
+        strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if _is_strangers(thing, job)),
         sandbox_namespace=sandboxes,
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
+        **await _reported(cluster, job, _ours(progress, job), now),
         **network,
         **references,
         **await _held(cluster, namespace, rays, pods, now),
     )
 
 
-def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
+async def _reported(cluster: Cluster, job: HarborRLJob, report: Object | None, now: datetime) -> dict[str, Any]:
+    """What the supervisor wrote, and whether it may."""
+    text = (report.get("data") or {}).get("progress") if report else None
+    rights = await read_rights(cluster, job, text, now)
+    return {"progress": text, "progress_exists": report is not None, "rights": rights}
+
+
+def _unlabelled_preflight(job: HarborRLJob, named: list[tuple[str, Object]]) -> tuple[Object, ...]:
+    return tuple(thing for kind, thing in named if kind == "Pod" and is_owned(thing, job))
+
+
+def _of_role(pods: Iterable[Object], role: Role, job: HarborRLJob) -> tuple[Object, ...]:
     """Newest first: of two versions of one server, the new one's trouble is what the user wants to read."""
-    ours = (pod for pod in pods if labels(pod).get(LABEL_ROLE) == role)
+    ours = (pod for pod in pods if role_of(pod, job) == role)
     return tuple(sorted(ours, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True))
 
 
@@ -86,6 +99,7 @@ async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]
         ("ConfigMap", names.config),
         ("ConfigMap", names.progress),
         ("ConfigMap", names.request),
+        ("Pod", names.preflight),
         ("RayCluster", names.ray_cluster(job.status.attempt)),
         ("Service", names.agent),
         ("Service", names.agents),
@@ -97,10 +111,10 @@ async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]
 
 def _predecessors(
     job: HarborRLJob,
-    pods: list[Object],
-    rays: list[Object],
-    deployments: list[Object],
-    named: list[tuple[str, Object]],
+    pods: Iterable[Object],
+    rays: Iterable[Object],
+    deployments: Iterable[Object],
+    named: Iterable[tuple[str, Object]],
 ) -> tuple[tuple[str, Object], ...]:
     """A Service is missing on purpose: taking one over does no harm, and deleting them is no right of ours."""
     seen = (
@@ -122,7 +136,19 @@ def _all_of(job: HarborRLJob, things: Iterable[Object]) -> list[Object]:
 
 
 def _is_of(thing: Object, job: HarborRLJob) -> bool:
-    return labels(thing).get(LABEL_JOB_UID) == job.uid
+    """By its label, or by its owner where somebody has taken the label off."""
+    marked = labels(thing).get(LABEL_JOB_UID)
+    return marked == job.uid or (marked is None and is_owned(thing, job))
+
+
+def _is_strangers(thing: Object, job: HarborRLJob) -> bool:
+    return LABEL_JOB_UID not in labels(thing) and not is_owned(thing, job)
+
+
+def _version(server: Object, names: JobNames) -> str:
+    """Of a Deployment: by its name where the label is gone, or its own successor would replace it."""
+    by_name = name_of(server).removeprefix(names.agent_deployment(""))
+    return version_of(server) or (by_name if by_name != name_of(server) else "")
 
 
 def _ours(thing: Object | None, job: HarborRLJob) -> Object | None:
@@ -192,7 +218,7 @@ async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object])
 
 
 async def _held(
-    cluster: Cluster, namespace: str, rays: list[Object], pods: list[Object], now: datetime
+    cluster: Cluster, namespace: str, rays: Iterable[Object], pods: Iterable[Object], now: datetime
 ) -> dict[str, Any]:
     """What is known of pods and clusters that do not start; a pod that Kueue holds back has no event that says why."""
     workloads = await _workloads(cluster, namespace, [*rays, *pods])

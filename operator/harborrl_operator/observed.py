@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harborrl_operator.constants import LABEL_AGENT_VERSION, LABEL_ATTEMPT
+from harborrl_operator.constants import LABEL_AGENT_VERSION, LABEL_ATTEMPT, LABEL_NODE_TYPE
 from harborrl_operator.models import HarborRLJob
 
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
+
+SUPERVISOR = "supervisor"
+"""Container of a head pod."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Observed:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
+    rights: Mapping[tuple[str, str], Object | None] = field(default_factory=dict)
+    """Accounts, Roles and bindings by kind and name, None for a missing one; empty while they are not looked at."""
     network_policies: tuple[Object, ...] = ()
     """Those of the job."""
     api_server: tuple[Address, ...] = ()
@@ -95,7 +100,27 @@ def version_of(thing: Object) -> str:
 
 
 def attempt_of(pod: Object) -> int:
-    return int(labels(pod).get(LABEL_ATTEMPT, "0"))
+    """Of its RayCluster's name, which nobody changes; by the label of a pod that no RayCluster owns."""
+    number = ray_cluster_of(pod).rpartition("-a")[2]
+    return int(number if number.isdecimal() else labels(pod).get(LABEL_ATTEMPT, "0"))
+
+
+def controller_of(thing: Object) -> Mapping[str, Any] | None:
+    """The owner reference of what made it."""
+    return next((owner for owner in thing["metadata"].get("ownerReferences") or () if owner.get("controller")), None)
+
+
+def ray_cluster_of(pod: Object) -> str:
+    """Name of the RayCluster that owns the pod, empty when none does."""
+    owner = controller_of(pod)
+    return str(owner["name"]) if owner is not None and owner.get("kind") == "RayCluster" else ""
+
+
+def is_head(pod: Object) -> bool:
+    """By KubeRay's label, or by the supervisor that a head alone has."""
+    kind = labels(pod).get(LABEL_NODE_TYPE)
+    beside = pod.get("spec", {}).get("initContainers") or ()
+    return kind == "head" if kind else any(container["name"] == SUPERVISOR for container in beside)
 
 
 def labels(thing: Object) -> Mapping[str, str]:
@@ -138,6 +163,6 @@ def head_pod(pods: tuple[Object, ...]) -> Object | None:
     """The live Ray head among `pods`, None when it is gone, going or over."""
     for pod in pods:
         over = is_terminating(pod) or pod_phase(pod) in ("Failed", "Succeeded")
-        if labels(pod).get("ray.io/node-type") == "head" and not over:
+        if is_head(pod) and not over:
             return pod
     return None

@@ -21,6 +21,7 @@ from harborrl_operator.heads import hear_successor_later
 from harborrl_operator.incarnations import end_old_pods
 from harborrl_operator.isolation import isolate
 from harborrl_operator.known_checkpoint import forgotten
+from harborrl_operator.missing_rights import mend_rights
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
 from harborrl_operator.observed import Observed
@@ -137,11 +138,13 @@ def _with_cluster(draft: Draft, settings: Settings) -> Plan:
     if isinstance(judged, Verdict):
         said = f"This attempt runs as admitted, but the next one would be refused: {judged.reason}: {judged.message}"
         draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, said)
+        mend_rights(draft)
         note_server_as_it_is(draft)
         return follow(draft)
     is_apart = not fits_the_trainer(draft.cluster, judged)
     draft.set(ConditionType.ADMITTED, "True", Reason.ADMITTED, _what_waits(draft, judged, is_apart=is_apart))
     if is_apart:
+        mend_rights(draft)
         isolate(draft, judged)
     else:
         _support(draft, judged)

@@ -19,6 +19,7 @@ from harborrl_operator.draft import Plan
 from harborrl_operator.errors import ClusterError, NotLeadingError
 from harborrl_operator.faults import with_failures, with_fault
 from harborrl_operator.fitting import fit_ray_cluster
+from harborrl_operator.missing_rights import is_broken
 from harborrl_operator.models import HarborRLJob, InvalidJobError, JobStatus, Settings, parse_job
 from harborrl_operator.observe import observe
 from harborrl_operator.observed import Object, Observed, is_terminating, name_of
@@ -94,15 +95,16 @@ class Reconciler:
                 await self._write(job, with_failures(job.status, job.status, [error], now))
             raise
         decided = plan(job, observed, self._settings, now)
-        self._forget_absent(decided, observed)
+        self._forget_absent(job, decided, observed)
         return decided
 
-    def _forget_absent(self, decided: Plan, observed: Observed) -> None:
-        """Of what a pass lists anyway: the watch may have missed that it was deleted."""
+    def _forget_absent(self, job: HarborRLJob, decided: Plan, observed: Observed) -> None:
+        """Of what a pass has looked at: no watch says that rights are gone, and one may miss a deletion."""
         there = {name_of(thing) for thing in (*observed.agent_servers.values(), *observed.network_policies)}
         for thing in decided.apply:
             meta = thing["metadata"]
-            if thing["kind"] in ("Deployment", "NetworkPolicy") and meta["name"] not in there:
+            is_absent = thing["kind"] in ("Deployment", "NetworkPolicy") and meta["name"] not in there
+            if is_absent or (meta["namespace"] == job.namespace and is_broken(thing, observed)):
                 self.applied.drop(thing["kind"], meta["namespace"], meta["name"])
 
     async def _carry_out(self, decided: Plan, job: HarborRLJob, now: datetime) -> tuple[JobStatus, list[ClusterError]]:

@@ -9,7 +9,9 @@ from harborrl_operator.fates import fate_of, is_unconfirmed
 from harborrl_operator.gang import is_ready, missing_pods
 from harborrl_operator.heads import note_head, successor
 from harborrl_operator.incarnations import current_pods
-from harborrl_operator.observed import Object, head_pod, is_terminating, labels
+from harborrl_operator.lost_labels import lost_labels
+from harborrl_operator.missing_rights import missing_rights
+from harborrl_operator.observed import Object, head_pod, is_head, is_terminating
 from harborrl_operator.pace import LOOK_AGAIN_SECONDS
 from harborrl_operator.preempted import note_admission
 from harborrl_operator.problems import first_pod_problem, kuberay_silence, ray_cluster_problem
@@ -115,12 +117,22 @@ def follow(draft: Draft) -> Plan:
     if unreadable is not None:
         return unreadable
     draft.start_clock()
-    waiting = obstacle or Verdict(Reason.STARTING, "The supervisor starts the driver.")
+    waiting = _without_rights(draft, obstacle or Verdict(Reason.STARTING, "The supervisor starts the driver."))
     late = late_start(draft, waiting)
     if late is not None:
         return late
-    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "The driver has not started.")
+    said = _also("No driver that runs has been reported.", missing_rights(draft))
+    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, said)
     return draft.end(Phase.STARTING_TRAINER, waiting, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def _without_rights(draft: Draft, waiting: Verdict) -> Verdict:
+    """What is missing comes first: a driver may run that nobody hears of."""
+    return Verdict(waiting.reason, _also(missing_rights(draft), waiting.message))
+
+
+def _also(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _follow_head(draft: Draft, pods: tuple[Object, ...]) -> Plan | None:
@@ -157,7 +169,7 @@ def _has_reported(draft: Draft) -> bool:
 
 
 def _heads(pods: tuple[Object, ...]) -> list[Object]:
-    return [pod for pod in pods if labels(pod).get("ray.io/node-type") == "head"]
+    return [pod for pod in pods if is_head(pod)]
 
 
 def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
@@ -166,6 +178,7 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
     ready = sum(1 for pod in pods if is_ready(pod))
     wanted = draft.job.spec.trainer.nodes
     obstacle: Verdict | None = None
+    astray = lost_labels(pods, draft.job)
     is_empty = not draft.observed.pods_of_attempt(draft.attempt)
     if ready < wanted:
         obstacle = (
@@ -177,9 +190,10 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
                 f"{ready} of {wanted} trainer pods are ready; missing: {missing_pods(pods, wanted)}.",
             )
         )
-        draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
+        draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, _also(obstacle.message, astray))
     else:
-        draft.set(ConditionType.TRAINER_READY, "True", Reason.READY, f"All {wanted} trainer pods are ready.")
+        said = _also(f"All {wanted} trainer pods are ready.", astray)
+        draft.set(ConditionType.TRAINER_READY, "True", Reason.READY, said)
     return obstacle
 
 

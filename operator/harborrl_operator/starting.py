@@ -8,6 +8,7 @@ from harborrl_operator.fates import is_unconfirmed
 from harborrl_operator.gang import missing_pods
 from harborrl_operator.heads import NO_HEAD
 from harborrl_operator.incarnations import current_pods
+from harborrl_operator.lost_labels import lost_labels
 from harborrl_operator.observed import Object, annotations, name_of
 from harborrl_operator.pace import LOOK_AGAIN_SECONDS, WHILE_ENDING_SECONDS
 from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
@@ -113,7 +114,8 @@ def old_pods_obstacle(draft: Draft, _: ResolvedJob) -> Verdict | None:
             f" The nodes of these do not confirm their end: {', '.join(cut_off)}. Delete the Node once the machine is"
             " off, or the pod with --force; two drivers must not run at once."
         )
-    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, said)
+    astray = lost_labels(old, draft.job)
+    obstacle = Verdict(Reason.WAITING_FOR_OLD_PODS, f"{said} {astray}".strip())
     draft.set(ConditionType.TRAINER_READY, "False", obstacle.reason, obstacle.message)
     draft.delete("Pod", old)  # whoever deleted a RayCluster may have left its pods: nothing else would end them
     draft.look_again = WHILE_ENDING_SECONDS

@@ -13,6 +13,7 @@ from harborrl_operator.draft import Draft, Plan
 from harborrl_operator.heads import NO_HEAD, is_known_head
 from harborrl_operator.incarnations import current_pods
 from harborrl_operator.losses import account, kept_rollouts
+from harborrl_operator.missing_rights import mend_rights
 from harborrl_operator.models.status import SuspensionStatus
 from harborrl_operator.observed import head_pod
 from harborrl_operator.pace import WHILE_ENDING_SECONDS
@@ -119,6 +120,7 @@ def _patience_ends(draft: Draft, asked: SuspensionStatus) -> datetime:
 def _wait(draft: Draft, asked: SuspensionStatus) -> Plan:
     draft.fields["suspension"] = asked
     request_id = f"a{asked.attempt}-i{asked.incarnation}-{asked.requested_at}"
+    mend_rights(draft)  # else the request is not read
     draft.apply(config_maps.stop_request(draft.job, request_id, asked.attempt, asked.incarnation))
     if not draft.observed.progress_exists:
         draft.apply(config_maps.progress(draft.job))  # the answer needs its place

@@ -19,6 +19,7 @@ from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import KIND
 from harborrl_operator.transport import Answer, Request
 from support import hrl, reached
+from support.selectors import selects
 
 Key = tuple[str, str, str]
 """Kind, namespace and name."""
@@ -130,11 +131,8 @@ def _place(request: Request) -> tuple[str, str, str]:
 
 
 def _matches(thing: Thing, labels: str, fields: str) -> bool:
-    has = thing["metadata"].get("labels") or {}
-    for term in filter(None, labels.split(",")):
-        name, _, value = term.partition("=")
-        if has.get(name) != value:
-            return False
+    if not selects(labels, thing):
+        return False
     for term in filter(None, fields.split(",")):
         path, _, value = term.partition("=")
         part: Any = thing

@@ -5,6 +5,7 @@ from typing import Any, override
 
 from harborrl_operator.cluster import Cluster
 from support import hrl, reached
+from support.selectors import selects
 
 Key = tuple[str, str | None, str]
 
@@ -55,13 +56,10 @@ class MemoryCluster(Cluster):
     ) -> list[dict[str, Any]]:
         if kind == "Event":
             return self.events
-        label, _, value = selector.partition("=")
         return [
             thing
             for (of, where, _), thing in self.objects.items()
-            if of == kind
-            and namespace in (None, where)
-            and (not selector or (thing["metadata"].get("labels") or {}).get(label) == value)
+            if of == kind and namespace in (None, where) and selects(selector, thing)
         ]
 
     @override

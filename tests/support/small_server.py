@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from support.selectors import selects
+
 Key = tuple[str, str, str]
 """Kind, namespace and name."""
 Thing = dict[str, Any]
@@ -50,7 +52,7 @@ class SmallServer:
         chosen = [
             thing
             for key, thing in self.objects.items()
-            if key[0] == kind and namespace in (None, key[1]) and _matches(thing, selector)
+            if key[0] == kind and namespace in (None, key[1]) and selects(selector, thing)
         ]
         return [] if fields else [self._read(thing) for thing in chosen]
 
@@ -111,13 +113,3 @@ def merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> Thing:
 def _key(thing: Mapping[str, Any]) -> Key:
     meta = thing["metadata"]
     return (thing["kind"], meta.get("namespace") or "", meta["name"])
-
-
-def _matches(thing: Thing, selector: str) -> bool:
-    labels = thing["metadata"].get("labels") or {}
-    wanted: list[bool] = []
-    for term in filter(None, selector.split(",")):
-        name, is_equal, value = term.partition("=")
-        assert " " not in term, f"not understood: {term}"
-        wanted.append(labels.get(name) == value if is_equal else name in labels)
-    return all(wanted)

@@ -6,6 +6,7 @@ from typing import Any, override
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.observe import MOST_WARNINGS, observe
 from support import hrl
+from support.selectors import selects
 
 
 class Store(Cluster):
@@ -28,8 +29,7 @@ class Store(Cluster):
         fields: str = "",
     ) -> list[dict[str, Any]]:
         self.lists.append(kind)
-        key, _, value = selector.partition("=")
-        return [t for k, t in self.things if k == kind and t["metadata"]["labels"].get(key) == value]
+        return [t for k, t in self.things if k == kind and selects(selector, t)]
 
 
 def thing(name: str, uid: str | None, role: str = "") -> dict[str, Any]:

@@ -38,7 +38,7 @@ app.kubernetes.io/component: operator
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [serviceaccounts]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, create, patch, delete]

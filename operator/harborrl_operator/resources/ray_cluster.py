@@ -18,7 +18,7 @@ from harborrl_operator.constants import (
 )
 from harborrl_operator.models.spec import ROLES, JobSpec
 from harborrl_operator.models.trainer import Resources
-from harborrl_operator.observed import Object
+from harborrl_operator.observed import SUPERVISOR, Object
 from harborrl_operator.quantities import whole_cpus
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import (
@@ -203,7 +203,7 @@ def _worker(job: ResolvedJob, attempt: int) -> dict[str, Any]:
 def _supervisor(job: ResolvedJob, attempt: int) -> dict[str, Any]:
     """A native sidecar: restarted when it dies, and told to stop after the Ray container has ended."""
     return {
-        "name": "supervisor",
+        "name": SUPERVISOR,
         "restartPolicy": "Always",
         "image": job.settings.trainer_image if is_needed(job) else job.trainer_image,
         "imagePullPolicy": job.settings.image_pull_policy,

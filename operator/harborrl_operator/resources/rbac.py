@@ -8,16 +8,20 @@ request, which they may read.
 from typing import Any
 
 from harborrl_operator.constants import LABEL_JOB_NAMESPACE, LABEL_MANAGED_BY, MANAGED_BY, Role
+from harborrl_operator.models import HarborRLJob
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.resources.common import metadata, trainer_account
+
+Right = tuple[str, str]
+"""Kind and name."""
 
 _LABELS = {LABEL_MANAGED_BY: MANAGED_BY}
 
 
 def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
     namespace = job.job.namespace
-    out = [*_trainer(namespace, trainer_account(job.spec)), *_supervisor(job)]
+    out = [*_trainer(namespace, trainer_account(job.spec)), *supervisor(job.job)]
     if not job.spec.agent_server.url:
         out += [
             _account(namespace, AGENT_SERVER_ACCOUNT),
@@ -40,16 +44,14 @@ def accounts_and_bindings(job: ResolvedJob) -> list[dict[str, Any]]:
 
 def _trainer(namespace: str, account: str) -> list[dict[str, Any]]:
     """An account that the user names is the user's: it is bound, never made or changed."""
-    if account == TRAINER_ACCOUNT:
-        binding = _binding(namespace, TRAINER_ACCOUNT, role=TRAINER_ACCOUNT, account=account, of=namespace)
-        return [_account(namespace, account), binding]
-    return [_binding(namespace, f"{TRAINER_ACCOUNT}-{account}", role=TRAINER_ACCOUNT, account=account, of=namespace)]
+    binding = _binding(namespace, _trainer_binding(account), role=TRAINER_ACCOUNT, account=account, of=namespace)
+    return [_account(namespace, account), binding] if account == TRAINER_ACCOUNT else [binding]
 
 
-def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
+def supervisor(job: HarborRLJob) -> list[dict[str, Any]]:
     """The right to report and to read requests: two ConfigMaps by name, for as long as the job exists."""
-    names = job.job.names
-    meta = metadata(job.job, names.supervisor_role, Role.TRAINER)
+    names = job.names
+    meta = metadata(job, names.supervisor_role, Role.TRAINER)
     rules = [_named("get", names.progress, names.request), _named("patch", names.progress)]
     api_version = "rbac.authorization.k8s.io/v1"
     return [
@@ -59,9 +61,24 @@ def _supervisor(job: ResolvedJob) -> list[dict[str, Any]]:
             "kind": "RoleBinding",
             "metadata": meta,
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": names.supervisor_role},
-            "subjects": [{"kind": "ServiceAccount", "name": trainer_account(job.spec), "namespace": job.job.namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": trainer_account(job.spec), "namespace": job.namespace}],
         },
     ]
+
+
+def rights_in(job: HarborRLJob) -> tuple[Right, ...]:
+    """Of `accounts_and_bindings`, what is made in the job's namespace."""
+    account, own = trainer_account(job.spec), job.names.supervisor_role
+    made: list[Right] = [("Role", own), ("RoleBinding", own), ("RoleBinding", _trainer_binding(account))]
+    accounts = [account] if account == TRAINER_ACCOUNT else []
+    if not job.spec.agent_server.url:
+        made.append(("RoleBinding", AGENT_SERVER_ACCOUNT))
+        accounts.append(AGENT_SERVER_ACCOUNT)
+    return (*made, *(("ServiceAccount", name) for name in accounts))
+
+
+def _trainer_binding(account: str) -> str:
+    return account if account == TRAINER_ACCOUNT else f"{TRAINER_ACCOUNT}-{account}"
 
 
 def _named(verb: str, *config_maps: str) -> dict[str, Any]:
