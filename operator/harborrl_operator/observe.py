@@ -32,12 +32,13 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names, selector = job.namespace, job.names, f"{LABEL_JOB}={job.name}"
     sandboxes_in = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    all_pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
+    all_pods, all_rays, all_deployments, service, sandboxes, own_namespace = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.find("Deployment", namespace, selector),
         cluster.get("Service", namespace, names.agent),
         if_allowed(cluster.get("Namespace", None, sandboxes_in), None),
+        if_allowed(cluster.get("Namespace", None, namespace), None),
     )
     pods, rays, deployments = (_all_of(job, things) for things in (all_pods, all_rays, all_deployments))
     named = [] if rays else await _named(cluster, job)
@@ -62,6 +63,7 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         predecessors=_predecessors(job, all_pods, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
         sandbox_namespace=sandboxes,
+        namespace=own_namespace,
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
         **network,
         **references,

@@ -58,6 +58,8 @@ class Observed:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
+    namespace: Object | None = None
+    """The job's own; None where it cannot be read."""
     network_policies: tuple[Object, ...] = ()
     """Those of the job."""
     api_server: tuple[Address, ...] = ()

@@ -110,3 +110,33 @@ async def test_a_job_that_is_deleted_during_a_pass_is_gone_and_no_error(
         ("INFO", "research/quickstart was deleted during a pass")
     ]
     assert REGISTRY.get_sample_value("harborrl_reconciles_total", {"result": "error"}) == before
+
+
+class TestInANamespaceThatIsBeingDeleted:
+    def cluster(self) -> MemoryCluster:
+        cluster = MemoryCluster()
+        cluster.put("Namespace", None, "research", {"metadata": {}, "status": {"phase": "Active"}})
+        return cluster
+
+    def end_namespace(self, cluster: MemoryCluster) -> None:
+        cluster.put("Namespace", None, "research", {"metadata": {"deletionTimestamp": hrl.ago(1)}})
+
+    async def test_a_job_goes_first_and_is_charged_nothing(self) -> None:
+        cluster = self.cluster()
+        await a_pass(cluster)
+        made, job = set(cluster.objects), cluster.job
+        status = copy.deepcopy(job["status"])
+        cluster.objects = {key: thing for key, thing in cluster.objects.items() if key[0] != "Deployment"}
+        self.end_namespace(cluster)
+        await a_pass(cluster)
+        assert [key for key in cluster.objects if key[0] == "HarborRLJob"] == []
+        assert set(cluster.objects) < made
+        assert job["status"] == status
+
+    async def test_a_new_job_makes_nothing(self) -> None:
+        cluster = self.cluster()
+        self.end_namespace(cluster)
+        before = set(cluster.objects)
+        await a_pass(cluster)
+        assert before - set(cluster.objects) == {("HarborRLJob", "research", "quickstart")}
+        assert set(cluster.objects) < before
