@@ -32,13 +32,12 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names, selector = job.namespace, job.names, f"{LABEL_JOB}={job.name}"
     sandboxes_in = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    all_pods, all_rays, all_deployments, service, sandboxes, own_namespace = await asyncio.gather(
+    all_pods, all_rays, all_deployments, service, namespaces = await asyncio.gather(
         cluster.find("Pod", namespace, selector),
         cluster.find("RayCluster", namespace, selector),
         cluster.find("Deployment", namespace, selector),
         cluster.get("Service", namespace, names.agent),
-        if_allowed(cluster.get("Namespace", None, sandboxes_in), None),
-        if_allowed(cluster.get("Namespace", None, namespace), None),
+        _namespaces(cluster, namespace, sandboxes_in),
     )
     pods, rays, deployments = (_all_of(job, things) for things in (all_pods, all_rays, all_deployments))
     named = [] if rays else await _named(cluster, job)
@@ -62,13 +61,17 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         request=_ours(request, job),
         predecessors=_predecessors(job, all_pods, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if LABEL_JOB_UID not in labels(thing)),
-        sandbox_namespace=sandboxes,
-        namespace=own_namespace,
+        namespace=namespaces[0],
+        sandbox_namespace=namespaces[1],
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
         **network,
         **references,
         **await _held(cluster, namespace, rays, pods, now),
     )
+
+
+async def _namespaces(cluster: Cluster, *names: str) -> list[Object | None]:
+    return await asyncio.gather(*(if_allowed(cluster.get("Namespace", None, name), None) for name in names))
 
 
 def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:
