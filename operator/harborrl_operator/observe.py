@@ -71,7 +71,11 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
 
 
 async def _namespaces(cluster: Cluster, *names: str) -> list[Object | None]:
-    return await asyncio.gather(*(if_allowed(cluster.get("Namespace", None, name), None) for name in names))
+    return list(await asyncio.gather(*(_namespace(cluster, name) for name in names)))
+
+
+async def _namespace(cluster: Cluster, name: str) -> Object | None:
+    return await if_allowed(cluster.get("Namespace", None, name), None)
 
 
 def _of_role(pods: Iterable[Object], role: Role) -> tuple[Object, ...]:

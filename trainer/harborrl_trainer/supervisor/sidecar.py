@@ -205,9 +205,11 @@ class Supervisor:
     async def _wait_for_save(self, follower: Follower, publisher: Publisher, seconds: float) -> bool:
         """False as soon as the job is gone, for which nothing needs to be saved."""
         until = self._world.now() + seconds
-        while not follower.driver.ended and self._world.now() < until:
+        while self._world.now() < until:
             await self._wait_for_end(follower, publisher, min(EXISTS_SECONDS, until - self._world.now()))
-            if not follower.driver.ended and not await self._may_exist():
+            if follower.driver.ended:
+                return True
+            if not await self._may_exist():
                 self._note("the job was deleted while the driver saved; it is stopped")
                 return False
         return True
