@@ -106,6 +106,7 @@ class Cause(StrEnum):
     CONTAINER_FAILED = "ContainerFailed"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     DRIVER_FAILED = "DriverFailed"
+    DRIVER_KILLED = "DriverKilled"
     DRIVER_STOPPED = "DriverStopped"
     EVICTED = "Evicted"
     NODE_LOST = "NodeLost"

@@ -206,6 +206,9 @@ class Draft:
         self.set(ConditionType.FINISHED, "True", verdict.reason, verdict.message)
         kind = ConditionType.SUCCEEDED if succeeded else ConditionType.FAILED
         self.set(kind, "True", verdict.reason, verdict.message)
+        admitted = self.conditions.get(ConditionType.ADMITTED)
+        if admitted is None or admitted.status == "Unknown":
+            self.set(ConditionType.ADMITTED, "False", verdict.reason, "The job ended before it was admitted.")
         for over in (ConditionType.AGENT_SERVER_READY, ConditionType.TRAINER_READY):
             self.set(over, "False", Reason.RELEASED, "Released: the job has finished.")
         self.set(ConditionType.PROGRESSING, "False", verdict.reason, "The job has finished.")

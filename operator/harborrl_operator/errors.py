@@ -35,6 +35,10 @@ class ClusterError(Exception):
         return self.status == 409
 
 
+class JobGoneError(ClusterError):
+    """The job was deleted during the pass over it: nothing is left to be done."""
+
+
 class UnsupportedFieldError(ClusterError):
     """The installed CRD does not know fields that a child needs: without a word, it would be made without them."""
 

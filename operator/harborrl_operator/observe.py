@@ -34,12 +34,12 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     """One round of reads, by label where there are many and by name where there is one."""
     namespace, names, selector = job.namespace, job.names, f"{LABEL_JOB}={job.name}"
     sandboxes_in = job.spec.agent_server.sandbox.namespace or settings.sandbox_namespace
-    pods, all_rays, all_deployments, service, sandboxes = await asyncio.gather(
+    pods, all_rays, all_deployments, service, namespaces = await asyncio.gather(
         find_pods(cluster, job),
         find_clusters(cluster, job),
         cluster.find("Deployment", namespace, selector),
         cluster.get("Service", namespace, names.agent),
-        if_allowed(cluster.get("Namespace", None, sandboxes_in), None),
+        _namespaces(cluster, namespace, sandboxes_in),
     )
     rays, deployments = (_all_of(job, things) for things in (all_rays, all_deployments))
     namesakes = [] if rays else await cluster.find("Pod", namespace, selector)
@@ -62,13 +62,22 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         request=_ours(request, job),
         predecessors=_predecessors(job, namesakes, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if _is_strangers(thing, job)),
-        sandbox_namespace=sandboxes,
+        namespace=namespaces[0],
+        sandbox_namespace=namespaces[1],
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
         **await _reported(cluster, job, _ours(progress, job), now),
         **network,
         **references,
         **await _held(cluster, namespace, rays, pods, now),
     )
+
+
+async def _namespaces(cluster: Cluster, *names: str) -> list[Object | None]:
+    return list(await asyncio.gather(*(_namespace(cluster, name) for name in names)))
+
+
+async def _namespace(cluster: Cluster, name: str) -> Object | None:
+    return await if_allowed(cluster.get("Namespace", None, name), None)
 
 
 async def _reported(cluster: Cluster, job: HarborRLJob, report: Object | None, now: datetime) -> dict[str, Any]:

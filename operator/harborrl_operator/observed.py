@@ -63,6 +63,8 @@ class Observed:
     sandbox_namespace: Object | None = None
     rights: Mapping[tuple[str, str], Object | None] = field(default_factory=dict)
     """Accounts, Roles and bindings by kind and name, None for a missing one; empty while they are not looked at."""
+    namespace: Object | None = None
+    """The job's own; None where it cannot be read."""
     network_policies: tuple[Object, ...] = ()
     """Those of the job."""
     api_server: tuple[Address, ...] = ()

@@ -24,7 +24,7 @@ from harborrl_operator.known_checkpoint import forgotten
 from harborrl_operator.missing_rights import mend_rights
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.status import ResumeSource
-from harborrl_operator.observed import Observed
+from harborrl_operator.observed import Observed, is_terminating
 from harborrl_operator.pace import LOOK_AGAIN_SECONDS
 from harborrl_operator.preempted import note_unseen_preemption
 from harborrl_operator.preflight_verdict import Facts
@@ -52,8 +52,19 @@ from harborrl_operator.suspend import await_release, is_released, suspended, tak
 
 def plan(job: HarborRLJob, observed: Observed, settings: Settings, now: datetime) -> Plan:
     """One pass over one job."""
+    if observed.namespace is not None and is_terminating(observed.namespace):
+        return _with_its_namespace(Draft(job, observed, now))
     job = without_unseen_queueing(job, observed, now)
     return keep_time(job, observed, _decide(Draft(job, observed, now), settings), now)
+
+
+def _with_its_namespace(draft: Draft) -> Plan:
+    """Its pods go first and the job goes last, which would look like losses; gone before them, it is none.
+
+    Supervisors then save nothing on volumes that go as well, and the sweeper removes the sandboxes.
+    """
+    draft.delete_job()
+    return draft.close(draft.job.status, requeue_after=LOOK_AGAIN_SECONDS)
 
 
 def _decide(draft: Draft, settings: Settings) -> Plan:

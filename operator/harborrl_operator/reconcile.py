@@ -16,7 +16,7 @@ from harborrl_operator.clock import to_text
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import API_VERSION, KIND
 from harborrl_operator.draft import Plan
-from harborrl_operator.errors import ClusterError, NotLeadingError
+from harborrl_operator.errors import ClusterError, JobGoneError, NotLeadingError
 from harborrl_operator.faults import with_failures, with_fault
 from harborrl_operator.fitting import fit_ray_cluster
 from harborrl_operator.missing_rights import is_broken
@@ -52,7 +52,8 @@ class Reconciler:
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Seconds after which to look again, None when only an event can change anything.
 
-        Raises ClusterError when the API server does not answer; the queue tries again with back-off.
+        Raises ClusterError when the API server does not answer; the queue tries again with back-off. JobGoneError when
+        the job was deleted meanwhile.
         """
         raw = await self._cluster.get(KIND, namespace, name)
         if raw is None or "deletionTimestamp" in raw["metadata"]:
@@ -156,14 +157,13 @@ class Reconciler:
         if status == job.status:
             return job
         identity = {"name": job.name, "namespace": job.namespace, "uid": job.uid, "resourceVersion": job.version}
-        stored = await self._cluster.apply(
+        stored = await self._store(
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
                 "metadata": {key: value for key, value in identity.items() if value},
                 "status": status.model_dump(by_alias=True, exclude_none=True, mode="json"),
-            },
-            subresource="status",
+            }
         )
         metrics.count_change(job.status, status)
         for transition in transitions(job.status, status):
@@ -178,7 +178,15 @@ class Reconciler:
             return
         identity = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": status}
-        await self._cluster.apply(body, subresource="status")
+        await self._store(body)
+
+    async def _store(self, job: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await self._cluster.apply(job, subresource="status")
+        except ClusterError as error:
+            if error.is_absent:
+                raise JobGoneError(error.action, error.status, error.message) from error
+            raise
 
 
 def _must_be_remembered(before: JobStatus, after: JobStatus) -> bool:

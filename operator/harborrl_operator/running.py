@@ -71,11 +71,11 @@ def _stopped(draft: Draft, progress: Progress) -> Plan | None:
 
 def _cause(draft: Draft, progress: Progress) -> Cause:
     """What the driver knows of its end comes first, then what befell a pod, which is why an actor died."""
-    known = next(
-        (cause for cause in (Cause.OUT_OF_MEMORY, Cause.RESTART_AT_ZERO) if cause == progress.driver.cause), None
-    )
+    told = progress.driver.cause
+    known = next((cause for cause in (Cause.OUT_OF_MEMORY, Cause.RESTART_AT_ZERO) if cause == told), None)
     by_fate = cause_by_fate(draft) if progress.failure_class == "infrastructure" else None
-    return known or by_fate or Cause.DRIVER_FAILED
+    # Killed, by whom the driver does not know: a container that the kernel killed for memory does.
+    return known or by_fate or (Cause.DRIVER_KILLED if told == Cause.DRIVER_KILLED else Cause.DRIVER_FAILED)
 
 
 def _stays_stopped(draft: Draft) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from harborrl_operator import metrics
 from harborrl_operator.applied import Applied
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.errors import ClusterError
+from harborrl_operator.errors import ClusterError, JobGoneError
 from harborrl_operator.hung_servers import end_hung_servers
 from harborrl_operator.job_book import JobBook
 from harborrl_operator.liveness import BEAT_SECONDS, Liveness, OutdatedWatchError, heartbeat, live_watchers, unwatched
@@ -93,6 +93,9 @@ class Runtime:
         try:
             again = await self._reconciler.reconcile(*key)
             result = "ok"
+        except JobGoneError:
+            logger.info("%s/%s was deleted during a pass", *key)
+            again, result = None, "gone"
         finally:
             metrics.PASSES.labels(result).inc()
             metrics.SECONDS.observe(time.perf_counter() - begun)

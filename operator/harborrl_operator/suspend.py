@@ -41,7 +41,16 @@ def take_back(draft: Draft) -> None:
         said = "The suspend was taken back. A driver that had been told stops once and goes on from its checkpoint."
     else:
         draft.fields["suspension"] = None
+        if suspension is not None and suspension.released_at is not None:
+            _starts_again(draft)
     draft.set(ConditionType.SUSPENDED, "False", Reason.NOT_SUSPENDED, said)
+
+
+def _starts_again(draft: Draft) -> None:
+    """What was said of the suspend is over with the first pass after it; what this pass finds is said after this."""
+    for kind in (ConditionType.AGENT_SERVER_READY, ConditionType.TRAINER_READY):
+        draft.set(kind, "False", Reason.NOT_STARTED, "Starts again after a suspend.")
+    draft.set(ConditionType.PROGRESSING, "False", Reason.NOT_RUNNING, "Starts again after a suspend.")
 
 
 def was_asked_to_stop(draft: Draft) -> bool:

@@ -77,6 +77,22 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ],
     ("a resume from beside the volume", {"resumeFrom": {"path": "a/../../b"}}, "'..' would lead out of the volume"),
     ("an evaluation from beside the volume", {"eval": {"jsonl": ".."}}, "'..' would lead out of the volume"),
+    *[
+        (f"a control character in {path}", {path: value}, "control characters (NUL, tab, line break)")
+        for path, value in (
+            ("storage.tasks", {"pvc": "tasks", "subPath": "a\0b"}),
+            ("model.path", "a\nb"),
+            ("data.tasks.glob", "a\tb"),
+        )
+    ],
+    *[
+        (f"a NUL in {path}", {path: value}, f"spec.{path}")
+        for path, value in (
+            ("trainer.env", [{"name": "A", "value": "a\0b"}]),
+            ("trainer.recipeArgs", "--a\0b"),
+            ("agentServer.sandbox.images.template", "a\0b"),
+        )
+    ],
     ("an unknown engine", {"trainer.engine": "verl"}, "Unsupported value"),
     ("a number out of range", {"retries.maxAttempts": 0}, "should be greater than or equal to 1"),
     ("a learning rate of nothing", {"trainer.config.lr": 0}, "spec.trainer.config.lr"),

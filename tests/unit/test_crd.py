@@ -98,6 +98,22 @@ def test_an_empty_text_never_passes_for_a_value_where_a_missing_one_has_a_meanin
     assert empty == MAY_BE_EMPTY
 
 
+def test_no_text_of_a_spec_may_hold_a_nul() -> None:
+    """It can be stored, but no container can be made with it: a subPath, a variable, an argument."""
+    texts = {
+        path: field
+        for path, field in values("", SCHEMA["properties"]["spec"])
+        if field.get("type") == "string" and "enum" not in field
+    }
+    assert len(texts) > 60
+    open_ones = [
+        path
+        for path, field in texts.items()
+        if re.search(field.get("pattern", ""), "a\0b") and "cntrl" not in str(field.get("x-kubernetes-validations"))
+    ]
+    assert open_ones == []
+
+
 def test_the_api_server_looks_at_every_path() -> None:
     """A field that names a place and has no rule would be judged by the trainer alone, minutes later."""
     names = re.compile(r"(path|root|glob|jsonl|load|file|dir|directory)$", re.IGNORECASE)

@@ -111,6 +111,11 @@ class TestTheSameWall:
         assert condition(ended, "Failed") == ("True", "InfrastructureFailure")
         assert ended.status.attempts[-1].cause == "OutOfMemory"
 
+    def test_is_no_kill_that_nobody_explains(self) -> None:
+        killed = self.twice("infrastructure", ("killed", "killed"), cause=("DriverKilled", "DriverKilled"))
+        assert killed.status.finished_at is None
+        assert killed.status.attempts[-1].cause == "DriverKilled"
+
 
 class TestHistory:
     def test_says_what_was_lost_since_the_newest_checkpoint(self) -> None:

@@ -142,6 +142,13 @@ class TestASuspendedJob:
         assert condition(decided, "Stalled") == ("False", "Moving")
         assert decided.status.suspension is None
 
+    def test_is_over_in_every_condition_with_the_first_pass_after_the_resume(self) -> None:
+        resumed = then(job(), self.suspended(), suspend=False)
+        first = decide(resumed, stopped(), after=60)
+        assert [one.type for one in first.status.conditions if one.message == "Suspended."] == []
+        assert message(first, "Progressing") == "Starts again after a suspend."
+        assert decide(then(resumed, first), stopped(), after=61).status.conditions == first.status.conditions
+
     def test_goes_on_in_the_same_attempt_as_another_incarnation(self) -> None:
         resumed = then(job(), self.suspended(), suspend=False)
         pod = hrl.preflight_pod(resumed, exit_code=0, message=hrl.PASSED)

@@ -42,6 +42,16 @@ class TestActiveTime:
         assert condition(late, "Failed") == ("True", "ActiveDeadlineExceeded")
         assert "suspended, queued and refused time not counted" in message(late, "Failed")
 
+    def test_ends_a_job_before_its_preflight_without_a_word_of_what_still_runs(self) -> None:
+        job = hrl.job({"activeDeadlineSeconds": 1000})
+        seen = hrl.world(deployment=hrl.deployment(), preflight_pod=hrl.preflight_pod(job))
+        job = then(job, decide(job, seen))
+        assert condition(decide(job, seen), "Admitted") == ("Unknown", "AwaitingPreflight")
+        late = decide(job, seen, after=1001)
+        assert condition(late, "Failed") == ("True", "ActiveDeadlineExceeded")
+        assert condition(late, "Admitted") == ("False", "ActiveDeadlineExceeded")
+        assert message(late, "Admitted") == "The job ended before it was admitted."
+
     def test_asks_to_be_looked_at_when_it_is_up(self) -> None:
         job = started()
         seen = hrl.running_world(job, progress=hrl.progress())

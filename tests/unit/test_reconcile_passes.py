@@ -1,6 +1,7 @@
 """Whole passes over a cluster in memory: what cannot be read and what is refused ends in a condition."""
 
 import copy
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, override
@@ -8,7 +9,9 @@ from typing import Any, override
 import pytest
 
 from harborrl_operator.errors import ClusterError
+from harborrl_operator.metrics import REGISTRY
 from harborrl_operator.reconcile import RETRY_SECONDS, Reconciler
+from harborrl_operator.runtime import Runtime
 from support import hrl
 from support.memory_cluster import MemoryCluster
 
@@ -83,3 +86,57 @@ async def test_what_is_known_to_be_the_jobs_is_not_looked_at_again() -> None:
     once = cluster.looks
     await reconciler.reconcile("research", "quickstart")
     assert (once > 0, cluster.looks) == (True, once)
+
+
+class Vanishing(MemoryCluster):
+    """Its job is deleted between the read and the write of the status."""
+
+    @override
+    async def apply(self, thing: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
+        if subresource == "status":
+            raise ClusterError("apply HarborRLJob quickstart", 404, 'harborrljobs.harborrl.dev "quickstart" not found')
+        return await super().apply(thing, subresource=subresource)
+
+
+@pytest.mark.parametrize("spec", [hrl.QUICKSTART_SPEC, hrl.merged(hrl.QUICKSTART_SPEC, {"trainer.novel": 1})])
+async def test_a_job_that_is_deleted_during_a_pass_is_gone_and_no_error(
+    spec: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = REGISTRY.get_sample_value("harborrl_reconciles_total", {"result": "error"})
+    runtime = Runtime(Vanishing(spec), hrl.SETTINGS)
+    with caplog.at_level(logging.INFO):
+        assert await runtime.queue.once(("research", "quickstart")) is None
+    assert [(line.levelname, line.message) for line in caplog.records] == [
+        ("INFO", "research/quickstart was deleted during a pass")
+    ]
+    assert REGISTRY.get_sample_value("harborrl_reconciles_total", {"result": "error"}) == before
+
+
+class TestInANamespaceThatIsBeingDeleted:
+    def cluster(self) -> MemoryCluster:
+        cluster = MemoryCluster()
+        cluster.put("Namespace", None, "research", {"metadata": {}, "status": {"phase": "Active"}})
+        return cluster
+
+    def end_namespace(self, cluster: MemoryCluster) -> None:
+        cluster.put("Namespace", None, "research", {"metadata": {"deletionTimestamp": hrl.ago(1)}})
+
+    async def test_a_job_goes_first_and_is_charged_nothing(self) -> None:
+        cluster = self.cluster()
+        await a_pass(cluster)
+        made, job = set(cluster.objects), cluster.job
+        status = copy.deepcopy(job["status"])
+        cluster.objects = {key: thing for key, thing in cluster.objects.items() if key[0] != "Deployment"}
+        self.end_namespace(cluster)
+        await a_pass(cluster)
+        assert [key for key in cluster.objects if key[0] == "HarborRLJob"] == []
+        assert set(cluster.objects) < made
+        assert job["status"] == status
+
+    async def test_a_new_job_makes_nothing(self) -> None:
+        cluster = self.cluster()
+        self.end_namespace(cluster)
+        before = set(cluster.objects)
+        await a_pass(cluster)
+        assert before - set(cluster.objects) == {("HarborRLJob", "research", "quickstart")}
+        assert set(cluster.objects) < before

@@ -66,6 +66,29 @@ async def test_a_pod_whose_job_is_gone_is_cancelled_at_once(pod: Pod) -> None:
     assert pod.marks.released
 
 
+async def test_a_job_that_is_deleted_while_its_driver_saves_lets_the_head_go_at_once(pod: Pod) -> None:
+    pod.clock.at(5, pod.run_driver)
+    pod.clock.at(20, pod.terminate)
+    pod.clock.at(27, lambda: setattr(pod.cluster, "exists", False))
+    pod.clock.at(27, lambda: pod.said.append(f"released {pod.marks.released}"))
+    pod.clock.at(34, lambda: pod.said.append(f"released 7 s later: {pod.marks.released}"))
+    await pod.supervise(35)
+    assert pod.mine().stop_request.exists()
+    assert pod.ray.stops == ["quickstart-a1-i1"]
+    assert [line for line in pod.said if line.startswith("released")] == ["released False", "released 7 s later: True"]
+    assert "the job was deleted while the driver saved; it is stopped" in pod.said
+    assert not any("CheckpointMissed" in document["driver"]["message"] for _, document in pod.cluster.writes)
+
+
+async def test_an_api_server_that_is_away_during_the_save_does_not_end_it(pod: Pod) -> None:
+    pod.clock.at(20, pod.terminate)
+    pod.clock.at(24, lambda: setattr(pod.cluster, "down", True))
+    pod.clock.at(20, saves_on_request(pod, 12))
+    await pod.supervise(80)
+    assert pod.ray.stops == []
+    assert pod.marks.released
+
+
 async def test_a_job_that_cannot_be_asked_after_is_taken_to_exist(pod: Pod) -> None:
     pod.cluster.down = True
     pod.clock.at(20, pod.terminate)

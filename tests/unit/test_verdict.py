@@ -35,10 +35,16 @@ def test_a_driver_that_saved_and_stopped_has_not_failed() -> None:
 
 
 @pytest.mark.parametrize("code", [-9, 137])
-def test_a_killed_driver_is_infrastructure_and_memory_is_named(code: int) -> None:
+def test_a_killed_driver_is_infrastructure_and_memory_is_no_more_than_a_hint(code: int) -> None:
     driver = driver_of(failed(code), LOG)
-    assert driver.failure_class == "infrastructure"
-    assert "memory" in driver.message
+    assert (driver.failure_class, driver.cause) == ("infrastructure", "DriverKilled")
+    assert "If the head pod was near its memory limit" in driver.message
+
+
+def test_a_killed_driver_is_out_of_memory_when_something_says_so() -> None:
+    words = ("(raylet) 1 workers killed due to the node running low on memory", "worker was OOM-killed", "oom_kill 1")
+    drivers = [driver_of(failed(137), f"{LOG}{word}\n") for word in words]
+    assert {(one.failure_class, one.cause) for one in drivers} == {("infrastructure", "OutOfMemory")}
 
 
 def test_a_start_at_0_that_was_refused_is_storage_with_a_cause_of_its_own() -> None:
@@ -48,7 +54,7 @@ def test_a_start_at_0_that_was_refused_is_storage_with_a_cause_of_its_own() -> N
 
 def test_memory_is_a_cause_whichever_way_it_ran_out() -> None:
     ends = [
-        (137, LOG),
+        (137, "ray.exceptions.OutOfMemoryError: the node was running low on memory\n"),
         (1, "torch.OutOfMemoryError: CUDA out of memory\n"),
         (69, f"Ray: ActorDiedError: {MEMORY_ADVICE}; Ray said: OOM\n"),
     ]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harborrl_operator.models.base import FreeForm, Image, Model, ObjectName, Seconds, nested
+from harborrl_operator.models.base import TEXT, FreeForm, Image, Model, ObjectName, Seconds, nested
 from harborrl_operator.models.trainer import Resources
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
@@ -22,9 +22,9 @@ class SecretRef(Model):
 class SandboxImages(Model):
     """Where a task's image comes from when the task names none or names one by a key."""
 
-    map: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
+    map: dict[str, Annotated[str, Field(min_length=1, json_schema_extra=TEXT)]] = Field(default_factory=dict)
     """Task directory or the image that a task names -> image to use."""
-    template: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    template: Annotated[str, Field(min_length=1, max_length=1024, json_schema_extra=TEXT)] | None = None
     """Image for tasks that name none; `{task}` is its directory, `{hash}` its content. Unset: the operator's."""
     pull_secrets: Annotated[list[DnsLabel], Field(max_length=16)] = Field(default_factory=list)
     """Image pull secrets in the sandbox namespace."""
@@ -45,7 +45,7 @@ class SandboxSpec(Model):
     """Most that a task may ask for (`limits` of it); preflight refuses a task that asks for more. Unset: no bound."""
     defaults: Resources | None = None
     """What a task gets that asks for nothing; a ResourceQuota refuses pods without what it counts. Unset: nothing."""
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: dict[str, Annotated[str, Field(json_schema_extra=TEXT)]] = Field(default_factory=dict)
     """Labels of the nodes that take sandboxes. Unset: any."""
     tolerations: Annotated[list[FreeForm], Field(max_length=32)] = Field(default_factory=list)
     """Taints that sandbox pods tolerate, as in a pod."""
@@ -79,12 +79,12 @@ class AgentServerSpec(Model):
     """Hard cap on the verifier, s. Default 600, Harbor's own. Beyond it there is no reward, which is never a zero."""
     cleanup_seconds: Seconds = 60
     """Hard cap on removing the sandbox, s; its slot is taken until then. Default 60: what a kubelet needs."""
-    agent_name: Annotated[str, Field(min_length=1, max_length=256)] = "bash"
+    agent_name: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=TEXT)] = "bash"
     """`bash` or `nop` (does nothing, for tests of the rest); other agents need a server of your own (`url`).
     The trainer names it in every trial: it cannot change while an attempt runs."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
     """Arguments of the agent, for example `maxTurns`."""
-    reward_key: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    reward_key: Annotated[str, Field(min_length=1, max_length=128, json_schema_extra=TEXT)] | None = None
     """Which key of a multi-key reward counts. Unset: rewards must have one key."""
     dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of the server's dashboard. 0: off, and the only value in this version: there is no dashboard yet."""
@@ -97,7 +97,7 @@ class AgentServerSpec(Model):
     """Requests and limits of the server's container. Unset: none, so give memory on shared nodes."""
     sandbox: SandboxSpec = nested(SandboxSpec)
     """Where and how trials run."""
-    url: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    url: Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=TEXT)] | None = None
     """Your own agent server behind a stable name: nothing is started, and preflight judges its live values."""
     pod_overrides: FreeForm = Field(default_factory=dict)
     """Merged into the server's pod spec (objects merge, named things such as containers

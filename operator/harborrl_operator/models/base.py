@@ -35,24 +35,36 @@ _NO_PARENTS = _rule(
     "!self.matches('(^|/)[.][.](/|$)')",
     "'..' would lead out of the volume: name the place below it, or an absolute path",
 )
+_NO_CONTROL = _rule(
+    "!self.matches('[[:cntrl:]]')",
+    "control characters (NUL, tab, line break) cannot be part of a path here: remove them",
+)
 WITHIN: dict[str, JsonValue] = {
     "x-kubernetes-validations": [
         _rule(
             "!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)')",
             "a relative path without '..' is needed, since it is looked for below the directory",
-        )
+        ),
+        _NO_CONTROL,
     ]
 }
 """Of a path or pattern below a directory that another field names. The API server's alone: who reads the path judges it
 anew, so that a job which was stored before the rule is not stopped by it."""
 
-PLACE: dict[str, JsonValue] = {"x-kubernetes-validations": [_NO_PARENTS]}
+PLACE: dict[str, JsonValue] = {"x-kubernetes-validations": [_NO_PARENTS, _NO_CONTROL]}
 """Of a path that is absolute, or relative to a volume."""
 
 Path = Annotated[str, Field(min_length=1, max_length=1024, json_schema_extra=PLACE)]
 """Absolute, or relative to the volume of its role."""
 
-Image = Annotated[str, Field(pattern=r"^\S+$", max_length=1024)]
+TEXT: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
+"""Of one line that reaches an argument, a variable or an annotation: a container cannot be made with a NUL in them.
+The API server's alone, as the rules above."""
+
+LINES: dict[str, JsonValue] = {"pattern": r"^[^\x00]*$"}
+"""The same of text of several lines."""
+
+Image = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f\x7f]+$", max_length=1024)]
 """The API server refuses pods whose image begins or ends with a blank."""
 
 ObjectName = Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harborrl_operator.models.base import Model
+from harborrl_operator.models.base import LINES, TEXT, Model
 
 LabelKey = Annotated[
     str,
@@ -20,7 +20,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_len
 class Toleration(Model):
     """A node taint that the trainer pods bear, as in a pod."""
 
-    key: Annotated[str, Field(max_length=317)] = ""
+    key: Annotated[str, Field(max_length=317, json_schema_extra=TEXT)] = ""
     """Key of the taint. Empty with `operator: Exists`: any taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
     """`Exists` ignores the value. Default Equal, as in a pod."""
@@ -39,7 +39,7 @@ class Rdma(Model):
     """Extended resource of the device plugin. Default: the name in the plugin's own documentation."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many of it each pod asks for. 1 for a shared device, 8 where each GPU has a card of its own."""
-    networks: Annotated[str, Field(max_length=1024)] = ""
+    networks: Annotated[str, Field(max_length=1024, json_schema_extra=LINES)] = ""
     """Value of the annotation `k8s.v1.cni.cncf.io/networks` (Multus), for cards that are attached as networks. Default:
     none."""
     lock_memory: bool = True

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harborrl_operator.models.agent_server import AgentServerSpec, DnsLabel, RolloutSpec
-from harborrl_operator.models.base import PLACE, WITHIN, Model, Path, Seconds, nested
+from harborrl_operator.models.base import PLACE, TEXT, WITHIN, Model, Path, Seconds, nested
 from harborrl_operator.models.network import NetworkSpec
 from harborrl_operator.models.trainer import TrainerSpec
 
@@ -20,7 +20,7 @@ class ModelSpec(Model):
     """Directory of the Hugging Face model: absolute, or relative to the models volume."""
     ref_load: Path | None = None
     """Reference or initial weights in the engine's own format. Unset: converted from `path`."""
-    type: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    type: Annotated[str, Field(min_length=1, max_length=128, json_schema_extra=TEXT)] | None = None
     """Model type of the engine's scripts, for example `glm4.7-flash`."""
 
 

@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from harborrl_operator.models.base import FreeForm, Image, Model, Seconds, nested
+from harborrl_operator.models.base import LINES, TEXT, FreeForm, Image, Model, Seconds, nested
 from harborrl_operator.models.framework import FrameworkConfig
 from harborrl_operator.models.shape import LabelValue, Name, Nccl, Rdma, Toleration, TopologyHints
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
-RawText = Annotated[str, Field(max_length=65_536)]
+RawText = Annotated[str, Field(max_length=65_536, json_schema_extra=LINES)]
 
 
 class Lora(Model):
@@ -19,7 +19,9 @@ class Lora(Model):
     """Rank of the adapters: their size and what they can learn."""
     alpha: Annotated[float, Field(ge=0)]
     """Scale of the adapters; the update is multiplied by alpha / rank."""
-    target_modules: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=64)]
+    target_modules: Annotated[
+        list[Annotated[str, Field(min_length=1, json_schema_extra=TEXT)]], Field(min_length=1, max_length=64)
+    ]
     """Names of the modules that get an adapter."""
 
 
@@ -74,7 +76,7 @@ class EnvVar(Model):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
     """Name of the variable; `HARBORRL_*`, `POD_NAME` and `POD_NAMESPACE` are ours and refused."""
-    value: Annotated[str, Field(max_length=32_768)] | None = None
+    value: Annotated[str, Field(max_length=32_768, json_schema_extra=LINES)] | None = None
     """Literal value. Anyone who can read pods reads it: no secrets here."""
     value_from: FreeForm | None = None
     """`secretKeyRef`, `configMapKeyRef` or `fieldRef`, as in a pod."""
@@ -102,7 +104,7 @@ class TrainerSpec(Model):
     engine: Literal["miles", "native"] = "miles"
     """`miles` runs Miles in its own image (docs/miles.md); `native` is our GRPO loop on CPUs. Default
     miles: the production engine."""
-    preset: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    preset: Annotated[str, Field(min_length=1, max_length=128, json_schema_extra=TEXT)] | None = None
     """Named set of engine flags, with engine miles: `glm47-flash-sync`, `glm47-flash-async` or `glm52-lora`, the
     documented launchers (docs/miles.md); ranks below everything that is set explicitly. Unset: the documented
     defaults of `config`."""

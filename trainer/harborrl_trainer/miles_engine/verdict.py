@@ -141,7 +141,9 @@ def given_up(path: Path) -> Ended | None:
 
 def _by_signal(number: int) -> Ended:
     if number == signal.SIGKILL:
-        sentence = "Miles: its driver was killed (signal 9), most likely for memory: give the head pod more memory"
+        sentence = (
+            "Miles: its driver was killed (signal 9): if the head pod was near its memory limit, give it more memory"
+        )
         return Ended(128 + number, sentence)
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

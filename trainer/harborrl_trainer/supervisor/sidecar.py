@@ -1,5 +1,6 @@
 """The sidecar's life: find or submit the driver, follow it, end it when the pod is told to go."""
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ FAREWELL_SECONDS = 15.0
 """Within the 30 s that the pod's grace period has beyond the checkpoint's."""
 EXISTS_TRIES = 3
 """Times that the API server is asked whether the job still exists, before it is taken to exist."""
+EXISTS_SECONDS = 5.0
+"""Between two such questions while the driver saves: a job may be deleted after its head was told to go."""
+TICK_PATIENCE_SECONDS = 25.0
+"""Of one look at everything while the pod ends, should Ray, volumes and API server all hang."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +175,13 @@ class Supervisor:
         self._note(f"told to go; the job {'still exists' if exists else 'is gone'}; plan: {plan}")
         if plan.save:
             await self._ask_to_save(follower)
-            await self._wait_for_end(follower, publisher, plan.wait_seconds)
+            exists = await self._wait_for_save(follower, publisher, plan.wait_seconds)
         if not follower.driver.ended:
             await self._stop(follower)
-            await self._wait_for_end(follower, publisher, STOP_SECONDS)
-            if plan.save and follower.driver.ended:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._wait_for_end(follower, publisher, STOP_SECONDS)
+            if plan.save and exists and follower.driver.ended:
                 follower.driver = missed(follower.driver, plan.wait_seconds)
         self._world.marks.release()
 
@@ -195,10 +202,32 @@ class Supervisor:
         if not follower.driver.submitted:
             follower.driver = Driver(follower.driver.submission_id, "STOPPED", "The pod ended before the driver began.")
 
+    async def _wait_for_save(self, follower: Follower, publisher: Publisher, seconds: float) -> bool:
+        """False as soon as the job is gone, for which nothing needs to be saved."""
+        until = self._world.now() + seconds
+        while self._world.now() < until:
+            await self._wait_for_end(follower, publisher, min(EXISTS_SECONDS, until - self._world.now()))
+            if follower.driver.ended:
+                return True
+            if not await self._may_exist():
+                self._note("the job was deleted while the driver saved; it is stopped")
+                return False
+        return True
+
+    async def _may_exist(self) -> bool:
+        """Asked once: the next question follows soon."""
+        try:
+            return await self._world.cluster.job_exists()
+        except ClusterUnavailableError as error:
+            self._note(f"cannot ask whether the job still exists: {error}")
+            return True
+
     async def _wait_for_end(self, follower: Follower, publisher: Publisher, seconds: float) -> None:
         until = self._world.now() + seconds
         while not follower.driver.ended and self._world.now() < until:
-            await self._tick(follower, publisher)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_PATIENCE_SECONDS):
+                    await self._tick(follower, publisher)
             await self._world.sleep(TICK_SECONDS)
 
     async def _job_exists(self) -> bool:

@@ -16,7 +16,7 @@ from harborrl_trainer.supervisor.ray_api import RayJob
 
 type DriverState = Literal["STARTING", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED"]
 type FailureClass = Literal["configuration", "infrastructure", "application", "storage"]
-type Cause = Literal["OutOfMemory", "RestartAtZero"]
+type Cause = Literal["OutOfMemory", "DriverKilled", "RestartAtZero"]
 
 _CLASS_OF_CODE: dict[int, FailureClass] = {
     ConfigurationError.exit_code: "configuration",
@@ -26,6 +26,11 @@ _CLASS_OF_CODE: dict[int, FailureClass] = {
 }
 _KILLED = frozenset({-9, 137})
 _FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_KILLED_FOR_MEMORY = re.compile(
+    r"running low on memory|OOM-killed|oom[_-]kill|killed due to .*memory pressure|Memory cgroup out of memory",
+    re.IGNORECASE,
+)
+"""Words of Ray's memory monitor and of the kernel: a signal alone tells nobody who sent it."""
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|CUDA out of memory|std::bad_alloc|\bMemoryError\b")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ECHO = re.compile(r"\((?:raylet|[\w.:]+ pid=\d+)")
@@ -103,17 +108,24 @@ def _failed(job: RayJob, text: str) -> Driver:
     if _FULL.search(end):
         return Driver(job.submission_id, "FAILED", f"A volume is full: {said}", "storage")
     if job.exit_code in _KILLED:
-        message = (
-            "The driver was killed (signal 9), most likely for memory. "
-            "Give the head pod more memory or lower microBatchSize or maxSeqLen."
-        )
-        return Driver(job.submission_id, "FAILED", message, "infrastructure", "OutOfMemory")
+        return Driver(job.submission_id, "FAILED", *_killed(end))
     if _OUT_OF_MEMORY.search(end):
         # The advice first: what Ray says of it is long enough to push it off the line.
         advice = "Out of memory: raise trainer.resources.limits.memory, or lower microBatchSize or maxSeqLen. "
         message = one_line(said if said.startswith(_ADVISED) else f"{advice}{said}")
         return Driver(job.submission_id, "FAILED", message, "application", "OutOfMemory")
     return Driver(job.submission_id, "FAILED", said or _bare(job.exit_code), "application")
+
+
+def _killed(end: str) -> tuple[str, FailureClass, Cause]:
+    if _KILLED_FOR_MEMORY.search(end) or _OUT_OF_MEMORY.search(end):
+        advice = "Give the head pod more memory or lower microBatchSize or maxSeqLen."
+        return f"The driver was killed (signal 9) for memory. {advice}", "infrastructure", "OutOfMemory"
+    message = (
+        "The driver was killed (signal 9) and nothing says by whom. If the head pod was near its memory limit, give it"
+        " more memory or lower microBatchSize or maxSeqLen."
+    )
+    return message, "infrastructure", "DriverKilled"
 
 
 def _known_cause(exit_code: int, said: str) -> Cause | None:
