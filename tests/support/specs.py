@@ -48,9 +48,8 @@ def _string(schema: dict[str, Any], name: str) -> st.SearchStrategy[str]:
     if name in _RAW_FIELDS:
         return _RAW
     if "pattern" in schema:
-        return st.from_regex(schema["pattern"], fullmatch=True).map(
-            lambda text: text.strip()[: schema.get("maxLength", 64)]
-        )
+        longest = schema.get("maxLength", 64)
+        return st.from_regex(schema["pattern"], fullmatch=True).map(lambda text: text.strip()[:longest])
     return st.text(min_size=schema.get("minLength", 0), max_size=30)
 
 

@@ -97,6 +97,15 @@ async def test_a_length_cut_ends_the_trial_after_one_request_and_runs_nothing(ta
     )
 
 
+async def test_a_generation_that_was_broken_off_is_no_turn_of_the_policy_and_runs_nothing(tasks: Path) -> None:
+    async with stage(tasks, replies(completion(HELLO, finish_reason="abort"))) as server:
+        answer = await server.run()
+        assert len(server.session.requests) == 1
+    assert (answer["exit_status"], answer["eval_report"]) == ("ModelEndpointFailed", {})
+    assert answer["agent_metrics"]["tool_calls"] == 0
+    assert "finish_reason abort" in answer["message"]
+
+
 async def test_max_seq_len_is_judged_by_the_usage_of_each_reply(tasks: Path) -> None:
     async with stage(tasks, replies(completion(HELLO, total_tokens=2048))) as server:
         answer = await server.run(max_seq_len=2048)

@@ -56,6 +56,12 @@ ACTOR_DIED = TRACEBACK + (
          "operation timeout: WorkNCCL(SeqNum=12)\n" + ACTOR_DIED, 69, "NCCL failed", "Watchdog caught"),
         ("disk", 1, TRACEBACK + "OSError: [Errno 28] No space left on device: '/mnt/checkpoints/x'\n" + ACTOR_DIED, 74,
          "a volume is full or gone", "No space left on device"),
+        ("disk, as torch tells it", 1, TRACEBACK + "RuntimeError: basic_ios::clear: iostream error\n" + ACTOR_DIED, 74,
+         "a volume is full or gone", "basic_ios::clear"),
+        ("disk, as torch's writer tells it", 1, TRACEBACK + "RuntimeError: [enforce fail at inline_container.cc:671] . "
+         "unexpected pos 576 vs 534\n", 74, "a volume is full or gone", "unexpected pos"),
+        ("disk, as safetensors tells it", 1, TRACEBACK + "SafetensorError: I/O error: (os error 122)\n", 74,
+         "a volume is full or gone", "os error 122"),
         ("disk of an actor", 1, "(Actor pid=12) OSError: [Errno 122] Disk quota exceeded\n" + ACTOR_DIED,
          74, "a volume is full or gone", "Disk quota exceeded"),
         ("unknown flag", 2, "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --bogus 3\n", 64,

@@ -1,6 +1,7 @@
 """Any exception of a trainer process -> its exit code and one sentence, without importing what raised it."""
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from harborrl_trainer.errors import (
     TrainerError,
 )
 
-_STORAGE_ERRNO = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE})
+STORAGE_ERRNO = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE})
+TORCH_WRITER = r"basic_ios::clear|unexpected pos \d+ vs|PytorchStreamWriter failed writing file"
+"""What torch's zip writer says of a write that failed; it hides the cause, most often a full volume."""
+_NUMBER = re.compile(r"\[Errno (\d+)\]|\(os error (\d+)\)")
 _RAY_INFRASTRUCTURE = frozenset(
     {
         "ActorDiedError",
@@ -30,8 +34,6 @@ _RAY_INFRASTRUCTURE = frozenset(
         "WorkerCrashedError",
     }
 )
-
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 MEMORY_ADVICE = "an actor's process died, most often at the memory limit: raise trainer.resources.limits.memory"
 
@@ -53,19 +55,35 @@ def failure_of(error: BaseException) -> Failure:
     for link in _chain(error):
         if isinstance(link, TrainerError):
             return Failure(link.exit_code, one_line(str(link)), known=True)
-        if isinstance(link, OSError) and link.errno in _STORAGE_ERRNO:
+        if isinstance(link, OSError) and link.errno in STORAGE_ERRNO:
             where = link.filename or "a volume"
-            sentence = (
-                f"{where}: {link.strerror}; make room on the volume or repair it, the run goes on from its checkpoint"
-            )
+            sentence = f"{where}: {link.strerror}; {advice(link.strerror)}, the run goes on from its checkpoint"
             return Failure(StorageError.exit_code, one_line(sentence), known=True)
         if _is_of_constructor(link):
             return _constructor_failure(str(link))
         if _is_ray_infrastructure(link):
             sentence = f"Ray: {type(link).__name__}: {_advice(link)}; Ray said: {link}"
             return Failure(InfrastructureError.exit_code, one_line(sentence), known=True)
-    sentence = f"{type(error).__name__}: {error}; the traceback above says where, report it if it is not your own code"
+    raised = _unwrapped(error)
+    sentence = f"{type(raised).__name__}: {raised}; the traceback above says where, report it if it is not yours"
     return Failure(APPLICATION, one_line(sentence), known=False)
+
+
+def storage_errno(text: str) -> int | None:
+    """The error number that a library put into its text, where it is a volume's."""
+    numbers = (int(found[1] or found[2]) for found in _NUMBER.finditer(text))
+    return next((number for number in numbers if number in STORAGE_ERRNO), None)
+
+
+def advice(said: str | None) -> str:
+    """What to do about a volume, by the system's words for what ails it."""
+    if said == os.strerror(errno.EROFS):
+        return "make the volume writable: it is mounted read-only, or its file system gave up after an error"
+    if said == os.strerror(errno.EDQUOT):
+        return "make room below the quota or raise it"
+    if said in {os.strerror(errno.EIO), os.strerror(errno.ESTALE)}:
+        return "repair the volume or its server"
+    return "make room on the volume or repair it"
 
 
 def _is_of_constructor(error: BaseException) -> bool:
@@ -76,8 +94,7 @@ def _is_of_constructor(error: BaseException) -> bool:
 def _constructor_failure(text: str) -> Failure:
     """The last line is the exception's own. A new attempt would meet it again, unless it was the disk's."""
     raised = text.strip().rpartition("\n")[2].strip()
-    number = _ERRNO.search(raised)
-    if number and int(number[1]) in _STORAGE_ERRNO:
+    if storage_errno(raised):
         sentence = f"{raised}; make room on the volume or repair it, the run goes on from its checkpoint"
         return Failure(StorageError.exit_code, one_line(sentence), known=True)
     sentence = f"model: an actor could not be built: {raised}; the traceback above says where, check model.path"
@@ -106,6 +123,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        yield link
-        ray_cause = getattr(link, "cause", None)  # RayTaskError keeps the remote exception here
-        link = ray_cause if isinstance(ray_cause, BaseException) else link.__cause__ or link.__context__
+        raised = _unwrapped(link)
+        if raised is link:
+            yield link
+        link = raised if raised is not link else link.__cause__ or link.__context__
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """What an actor raised, where Ray wraps it (RayTaskError).
+
+    The wrapper is an instance of the cause's class too, but its text is the remote traceback, carets and addresses.
+    """
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, BaseException) and cause is not error else error

@@ -5,7 +5,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK_SECONDS = 30.0
@@ -17,12 +17,33 @@ def replace(path: Path, text: str) -> None:
     """Write `text` to `path` so that a reader sees the old or the new content and nothing between."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        discard(temporary)
+        error.filename = error.filename or str(path)  # a write that fails does not say where
+        raise
     sync_directory(path.parent)
+
+
+def append(descriptor: int, data: bytes, path: Path) -> None:
+    """Write all of `data`, with one write where the volume takes it: a short one is how a volume begins to be full."""
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def discard(temporary: Path) -> None:
+    """Remove what a failed write has left, as far as the volume lets us: the write's own error is the one to tell."""
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
 
 
 def sync_directory(path: Path) -> None:

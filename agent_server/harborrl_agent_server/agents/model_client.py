@@ -16,6 +16,9 @@ BACKOFF_SECONDS = 1.0
 
 CONTEXT_EXCEEDED = "context_length_exceeded"
 
+ABORTED = "abort"
+"""SGLang's finish reason of a generation that was broken off: what came is not the policy's turn."""
+
 
 class ContextLengthExceeded(Exception):  # noqa: N818 - a limit that was reached, and a normal end of a trial
     """The session has no room for another turn."""
@@ -47,7 +50,8 @@ async def complete(
     """POST one completion.
 
     Connection failures, 429 and 5xx are tried again, `ATTEMPTS` times in all. Everything else is final:
-    400 with the code `context_length_exceeded` raises `ContextLengthExceeded`, all other refusals `ModelEndpointError`.
+    400 with the code `context_length_exceeded` raises `ContextLengthExceeded`, all other refusals `ModelEndpointError`,
+    as does a completion that was broken off.
     """
     said = ""
     for attempt in range(ATTEMPTS):
@@ -77,6 +81,11 @@ def reply_from(response: httpx.Response) -> Reply:
         usage = document.get("usage") or {}
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ModelEndpointError(f"the session server's answer is no chat completion: {response.text[:300]}") from error
+    if choice.get("finish_reason") == ABORTED:
+        raise ModelEndpointError(
+            "the inference engine broke the generation off (finish_reason abort): the trainer paused, stopped or "
+            "updated it; the trial needs a fresh session"
+        )
     return Reply(
         message=message,
         finish_reason=choice.get("finish_reason"),

@@ -16,7 +16,7 @@ from harborrl_trainer.errors import (
     InfrastructureError,
     StorageError,
 )
-from harborrl_trainer.failures import MEMORY_ADVICE, one_line
+from harborrl_trainer.failures import MEMORY_ADVICE, TORCH_WRITER, one_line
 
 LAST_LINES = 150
 """Of the output that are searched: earlier ones may tell of troubles that were overcome."""
@@ -43,7 +43,7 @@ def _cause(pattern: str, exit_code: int, advice: str) -> Cause:
 CAUSES: tuple[Cause, ...] = (
     _cause(
         r"No space left on device|Disk quota exceeded|Read-only file system|Stale file handle|"
-        r"\[Errno (?:28|30|116|122)\]",
+        r"\[Errno (?:28|30|116|122)\]|\(os error (?:28|30|116|122)\)|" + TORCH_WRITER,
         StorageError.exit_code,
         "a volume is full or gone: make room or repair it, the run goes on from its checkpoint",
     ),

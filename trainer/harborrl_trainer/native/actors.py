@@ -22,6 +22,7 @@ from harborrl_trainer.native.policy import PolicyConfig, StepReport, TrainSample
 from harborrl_trainer.native.precision import ComputeType
 from harborrl_trainer.native.sampling import SamplingParams
 from harborrl_trainer.native.session import Generation
+from harborrl_trainer.writing import writing
 
 ACTOR_ENVIRONMENT = {
     # libgomp's threads spin at each barrier; with two cores shared by other pods that burns what the others need.
@@ -89,14 +90,16 @@ class PolicyActor:
             return self._policy.weights()
 
     def save(self, directory: str, *, tokenizer_from: str, with_optimizer: bool) -> None:
-        with self._lock:
-            target = Path(directory)
-            self._policy.model.save_pretrained(target)
-            if with_optimizer:
-                torch.save(self._policy.optimizer.state_dict(), target / OPTIMIZER)
-        for pattern in TOKENIZER_FILES:
-            for path in Path(tokenizer_from).glob(pattern):
-                shutil.copy(path, target / path.name)
+        """StorageError when the volume does not take it; told here, since torch's own words do not say so."""
+        target = Path(directory)
+        with writing(target):
+            with self._lock:
+                self._policy.model.save_pretrained(target)
+                if with_optimizer:
+                    torch.save(self._policy.optimizer.state_dict(), target / OPTIMIZER)
+            for pattern in TOKENIZER_FILES:
+                for path in Path(tokenizer_from).glob(pattern):
+                    shutil.copy(path, target / path.name)
 
 
 async def await_nodes(

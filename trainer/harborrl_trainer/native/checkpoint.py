@@ -2,13 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harborrl_trainer import checkpoints, files, index
+from harborrl_trainer import checkpoints, files, index, leftovers
 from harborrl_trainer.checkpoints import StartPoint
 from harborrl_trainer.layout import COMPLETE_MARK, IncarnationId, IncarnationLayout, RunLayout
+from harborrl_trainer.writing import writing
 
 DATA_STATE = "data_state.json"
 DRAWN = "sample_group_index"
@@ -16,16 +18,38 @@ OPTIMIZER = "optimizer.pt"
 DAMAGED_NOTE = "damaged.txt"
 
 
+@contextmanager
+def under_construction(layout: IncarnationLayout, rollout: int) -> Iterator[Path]:
+    """The directory of `prepare`; it goes when the block fails, so that what was cut does not keep the volume full."""
+    directory = layout.checkpoints / _name(rollout)
+    try:
+        with writing(layout.checkpoints):
+            prepare(layout, rollout)
+        yield directory
+    except Exception:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
 def prepare(layout: IncarnationLayout, rollout: int) -> Path:
     """An empty directory in which the checkpoint of `rollout` is put together; no reader takes it for one."""
-    directory = layout.checkpoints / f".iter_{rollout:07d}.tmp"
+    directory = layout.checkpoints / _name(rollout)
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return directory
 
 
+def _name(rollout: int) -> str:
+    return f".iter_{rollout:07d}.tmp"
+
+
 def finish(layout: IncarnationLayout, rollout: int, directory: Path, data_state: Mapping[str, Any]) -> Path:
     """Seals what the policy wrote to `directory` and puts it in place; the tracker file follows."""
+    with writing(layout.checkpoints):
+        return _seal(layout, rollout, directory, data_state)
+
+
+def _seal(layout: IncarnationLayout, rollout: int, directory: Path, data_state: Mapping[str, Any]) -> Path:
     files.replace(directory / DATA_STATE, json.dumps(data_state, indent=1))
     for path in directory.iterdir():
         files.sync(path)  # the mark must not outlive, in a loss of power, what it vouches for
@@ -83,17 +107,12 @@ def prune(run: RunLayout, mine: IncarnationId, keep: int) -> list[Path]:
     )
     kept = {one.path for one in usable[-keep:]}
     gone = [one.path for one in saved if one.path not in kept and one.id <= mine and one.rollout <= newest.rollout]
-    leftovers = [path for one in {one.id for one in saved} if one < mine for path in _unfinished(run, one)]
-    for path in (*gone, *leftovers):
+    for path in gone:
         # The mark goes first: a removal that is interrupted must not leave something that looks whole.
         (path / COMPLETE_MARK).unlink(missing_ok=True)
         shutil.rmtree(path)
+    leftovers.clear(run, mine)
     return gone
-
-
-def _unfinished(run: RunLayout, id_: IncarnationId) -> list[Path]:
-    """Directories in which an incarnation that is over was putting a checkpoint together."""
-    return sorted(run.incarnation(*id_).checkpoints.glob(".iter_*.tmp"))
 
 
 def prompts_drawn(start: StartPoint, batch_size: int) -> int:

@@ -158,13 +158,13 @@ class Trainer:
         if self.trained == self.saved:
             return
         rollout = self.trained - 1
-        directory = checkpoint.prepare(self.layout, rollout)
-        await self.policy.save.remote(
-            str(directory),
-            tokenizer_from=str(self.job.model.path),
-            with_optimizer=not self.job.config.no_save_optim,
-        )
-        checkpoint.finish(self.layout, rollout, directory, self._data_state())
+        with checkpoint.under_construction(self.layout, rollout) as directory:
+            await self.policy.save.remote(
+                str(directory),
+                tokenizer_from=str(self.job.model.path),
+                with_optimizer=not self.job.config.no_save_optim,
+            )
+            checkpoint.finish(self.layout, rollout, directory, self._data_state())
         self.saved = self.trained
         checkpoint.prune(RunLayout.of(self.job), self.layout.id, self.job.checkpoint.keep)
         _say(f"saved checkpoint of rollout {rollout} to {self.layout.checkpoint(rollout)}")

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from transformers import AutoTokenizer, GenerationConfig
 
-from harborrl_trainer import checkpoints, dumps
+from harborrl_trainer import checkpoints, dumps, leftovers
 from harborrl_trainer.checkpoints import StartPoint
 from harborrl_trainer.errors import FINISHED, STOPPED, ConfigurationError, InfrastructureError, StorageError
 from harborrl_trainer.job import Data, JobDocument, TrainingConfig
@@ -146,6 +146,8 @@ def _prompts(source: Data, name: str) -> list[Prompt]:
 def begin(job: JobDocument, attempt: int, incarnation: int) -> StartPoint:
     """Claims the rollout ids from the newest checkpoint that is whole and undamaged; says where it begins."""
     run = RunLayout.of(job)
+    for path in leftovers.clear(run, IncarnationId(attempt, incarnation)):  # before the claim, which needs room
+        sys.stdout.write(f"removed {path}: a save that was cut off\n")
     damaged = []
     while (start := checkpoints.find_start(job)).checkpoint and (damage := checkpoint.problem(start.checkpoint)):
         if not start.checkpoint.is_relative_to(run.checkpoints):

@@ -7,6 +7,7 @@ past the deadline, and such a check becomes a finding of its own.
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def checks_of(job: JobDocument, client: httpx.Client) -> list[tuple[str, Check]]
     run = RunLayout.of(job)
 
     def checkpoints_volume() -> Outcome:
+        storage.clear_leftovers(job, job.attempt, time.time())
         one = max(storage.checkpoint_bytes(job, model.parameter_count(job.model.path)), storage.SCARCE_BYTES)
         return storage.check_volume("checkpoints", run.checkpoints, one, one * (job.checkpoint.keep + 1))
 

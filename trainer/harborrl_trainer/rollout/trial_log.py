@@ -113,15 +113,25 @@ class TrialLog:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         size = os.fstat(self._descriptor).st_size
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            os.write(self._descriptor, b"\n")
+            self._write(b"\n")
 
     def append(self, record: TrialRecord) -> None:
         line = json.dumps(record.document(), allow_nan=False, separators=(",", ":")) + "\n"
-        os.write(self._descriptor, line.encode())
+        self._write(line.encode())
+
+    def _write(self, data: bytes) -> None:
+        """All of it: a short write is how a volume begins to be full, the next one says so."""
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -11,7 +11,7 @@ from harborrl_trainer.errors import (
     RestartAtZeroError,
     StorageError,
 )
-from harborrl_trainer.failures import MEMORY_ADVICE, one_line
+from harborrl_trainer.failures import MEMORY_ADVICE, TORCH_WRITER, one_line
 from harborrl_trainer.supervisor.ray_api import RayJob
 
 type DriverState = Literal["STARTING", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED"]
@@ -25,7 +25,7 @@ _CLASS_OF_CODE: dict[int, FailureClass] = {
     RestartAtZeroError.exit_code: "storage",
 }
 _KILLED = frozenset({-9, 137})
-_FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_FULL = re.compile(rf"No space left on device|Disk quota exceeded|{TORCH_WRITER}", re.IGNORECASE)
 _KILLED_FOR_MEMORY = re.compile(
     r"running low on memory|OOM-killed|oom[_-]kill|killed due to .*memory pressure|Memory cgroup out of memory",
     re.IGNORECASE,
