@@ -31,13 +31,13 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from harborrl_operator.models.base import Count, FreeForm, Model
+from harborrl_operator.models.base import TEXT, Count, FreeForm, Model
 
 Rate = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-Word = Annotated[str, Field(min_length=1, max_length=1024)]
+Word = Annotated[str, Field(min_length=1, max_length=1024, json_schema_extra=TEXT)]
 
 
 def _describe_defaults(schema: dict[str, Any]) -> None:
