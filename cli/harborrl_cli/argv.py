@@ -1,13 +1,12 @@
 """`harborrl argv`: the command line that a job starts Miles with, before a GPU is spent."""
 
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from harborrl_cli.printing import REFUSED, USAGE, complain, one_line_errors
+from harborrl_cli.printing import USAGE, complain, one_line_errors
 
 
 def argv(
@@ -18,14 +17,10 @@ def argv(
 
     The same as `python -m harborrl_trainer argv`.
     """
-    from harborrl_cli.validation.trainer_side import ARGV, is_there
+    from harborrl_trainer.launch import argv_command
 
     if (file is None) == (preset is None):
         complain("argv: give exactly one of --file and --preset")
         raise typer.Exit(USAGE)
-    if not is_there(ARGV):
-        complain("argv: this version has no launch for engine miles; use `harborrl validate`")
-        raise typer.Exit(REFUSED)
-    command: Any = import_module(ARGV)
     with one_line_errors():
-        raise typer.Exit(command.argv(preset, file, sys.stdout, sys.stderr))
+        raise typer.Exit(argv_command.argv(preset, file, sys.stdout, sys.stderr))
