@@ -16,7 +16,7 @@ from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine.plan import Checks, Ending, Plan, Retention, Seal, Server, SetAside
-from harborrl_trainer.miles_plan import arguments, found, resume
+from harborrl_trainer.miles_plan import arguments, found
 from harborrl_trainer.miles_plan.resume import Found, How, Resume
 from harborrl_trainer.miles_plan.view import make_view
 from harborrl_trainer.preflight import data, model
@@ -62,10 +62,8 @@ class Planner:
             return Plan(*mine.id, ending=ending, env=self._environment({}))
 
     def _plan(self, mine: IncarnationLayout) -> Plan:
-        run = RunLayout.of(self.job)
         _check(self.job)
-        saved = found.in_run(run, data_state=found.keeps_data_state(self.job))
-        begin = resume.decide(saved, index.read_claims(run.index), found.source_of(self.job))
+        saved, begin = found.beginning(self.job)
         launch = self._launch(mine, begin)
         total = arguments.setting(launch, "num_rollout")
         self._claim(mine, begin)
