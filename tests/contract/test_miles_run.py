@@ -221,6 +221,13 @@ def test_an_argument_that_miles_does_not_know_is_a_configuration_error(tmp_path:
     assert flag in done.last_line
 
 
+def test_a_setting_of_the_rollout_process_that_cannot_be_meant_is_refused_before_miles_starts(run: Run) -> None:
+    process = run.run(HARBORRL_GIVE_UP_GROUPS="many")
+    assert process.exit_code == 64
+    assert process.last_line.startswith("trainer.env: HARBORRL_GIVE_UP_GROUPS is 'many'; it must be a whole number")
+    assert "Miles runs as process" not in process.said
+
+
 def test_a_start_at_0_beside_a_checkpoint_is_refused_with_65(run: Run) -> None:
     run.run(MILES_SHAPED_FAIL="4 training bug")
     index = RunLayout.of(run.job).index

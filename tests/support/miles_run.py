@@ -16,6 +16,7 @@ from miles_shaped import torch_file
 from harborrl_trainer import index
 from harborrl_trainer.index import Claim
 from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.environment import for_rollouts
 from harborrl_trainer.launch.seam import Adjustment, Launch, Start
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
@@ -56,7 +57,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
         argv += ["--load", str(start.load)]
         argv += [] if start.optimizer else ["--no-load-optim"]
     argv += ["--no-save-optim"] if job.config.no_save_optim else []
-    return Launch(argv=tuple(argv), env={"AGENT_MODEL_NAME": "model"})
+    return Launch(argv=tuple(argv), env=for_rollouts(job, start))
 
 
 NO_TRIGGER = Adjustment("checkpoint on request", "none", "a stop waits for the next periodic checkpoint")

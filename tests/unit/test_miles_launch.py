@@ -1,6 +1,8 @@
 """A job becomes a command line in the documented order, or is refused with the flag, the numbers and the way out."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.launch.rules import RULES
 from harborrl_trainer.launch.sizing import Shape, adapters, asynchronous, fixed
+from harborrl_trainer.miles.settings import Settings
 from support.launches import NEW, OLD, launched, of_preset, plain, value
 
 Changes = dict[str, Any]
@@ -99,6 +102,18 @@ def test_an_adapter_goes_on_with_the_rollouts_that_are_left() -> None:
     assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["12"])
     assert "12 of 20 rollouts are left after rollout 7" in made.adjustments[-1].reason
     assert value(made, "--load") is None
+
+
+def test_the_rollout_process_is_told_all_that_it_asks_for_but_what_only_the_pod_knows() -> None:
+    """Against the page's table, which is what the wrapper reads."""
+    page = (Path(__file__).resolve().parents[2] / "docs/contracts.md").read_text()
+    asked = set(re.findall(r"^\| `([A-Z_]+)` \|", page.partition("| environment | meaning | unset |")[2], re.MULTILINE))
+    made = launched(plain(), start_rollout=7)
+    assert asked - made.env.keys() == {"HARBOR_ADMIN_SECRET", "HARBORRL_GIVE_UP_GROUPS", "HARBORRL_SESSION_TIMEOUT"}
+    read = Settings.from_environment(made.env)
+    assert (read.start_rollout, read.agent_name, read.ceiling_s) == (7, "bash", 900)
+    assert read.verdict_file == Path("/mnt/checkpoints/run/launch/verdict.json")
+    assert str(read.trials_dir).endswith("/a1/i1/trials")
 
 
 def test_keys_stay_in_the_environment_and_the_curve_is_one_over_all_attempts() -> None:

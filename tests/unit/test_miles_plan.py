@@ -244,3 +244,23 @@ def test_task_directories_become_rows_that_miles_can_read(tmp_path: Path) -> Non
     rows = (run.mine(1, 2).checkpoints.parent / "launch" / "prompts.jsonl").read_text().splitlines()
     assert [json.loads(row)["metadata"]["instance_id"] for row in rows] == ["one", "three", "two"]
     assert json.loads(rows[0])["prompt"] == "Write hello into greeting.txt."
+
+
+@pytest.mark.parametrize("left", [None, 1])
+def test_a_run_that_is_known_to_have_saved_is_refused_on_an_emptied_and_on_an_older_volume(
+    tmp_path: Path, left: int | None
+) -> None:
+    run = Run.of(tmp_path, knownCheckpoint={"rolloutId": 3}, resumeFrom={"path": "gone"})
+    if left is not None:
+        megatron_checkpoint(run.mine(1, 1).checkpoints, left)
+    ending = planned(run).ending
+    assert ending is not None
+    assert (ending.exit_code, "known to have saved a checkpoint of rollout 3" in ending.sentence) == (65, True)
+    assert run.claims() == ()
+    assert [one.reason for one in preflight.check_resume(run.job).findings] == ["RestartAtZero"]
+
+
+def test_a_known_checkpoint_that_is_there_is_gone_on_from(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, knownCheckpoint={"rolloutId": 3})
+    megatron_checkpoint(run.mine(1, 1).checkpoints, 3)
+    assert planned(run).first_rollout == 4

@@ -72,7 +72,7 @@ def find_start(job: JobDocument) -> StartPoint:
     own = newest_complete(saved, claims)
     if own is None:
         _refuse_to_forget(run, saved)
-    _refuse_to_lose(job, run, saved, own)
+    refuse_to_lose(job, [one.rollout for one in saved], own.rollout if own else None)
     found = own or _foreign_start(job)
     return StartPoint(found.rollout + 1, found.path) if found else StartPoint(0, None)
 
@@ -88,16 +88,19 @@ def _refuse_to_forget(run: RunLayout, saved: Sequence[Checkpoint]) -> None:
         )
 
 
-def _refuse_to_lose(job: JobDocument, run: RunLayout, saved: Sequence[Checkpoint], own: Checkpoint | None) -> None:
-    """Another volume, or one that was emptied. What was damaged on its own volume is still there, and not lost so."""
+def refuse_to_lose(job: JobDocument, seen: Sequence[int], own: int | None) -> None:
+    """Another volume, or one that was emptied. What was damaged on its own volume is still there, and not lost so.
+
+    `seen`: rollout id of every checkpoint of the run, torn ones included; `own`: of the one it would go on from.
+    """
     known = job.known_checkpoint
-    if known is None or (own is not None and max(one.rollout for one in saved) >= known.rollout_id):
+    if known is None or (own is not None and max(seen) >= known.rollout_id):
         return
-    there = f"its newest whole one is of rollout {own.rollout}" if own else "there is no whole one"
-    start = f"rollout {own.rollout + 1}" if own else "rollout 0"
-    accept = f" with resumeFrom.path: {job.run_path}" if own else ""
+    there = "there is no whole one" if own is None else f"its newest whole one is of rollout {own}"
+    start = "rollout 0" if own is None else f"rollout {own + 1}"
+    accept = "" if own is None else f" with resumeFrom.path: {job.run_path}"
     raise RestartAtZeroError(
-        f"{run.checkpoints}: the run is known to have saved a checkpoint of rollout {known.rollout_id}"
+        f"{RunLayout.of(job).checkpoints}: the run is known to have saved a checkpoint of rollout {known.rollout_id}"
         f"{f' ({known.path})' if known.path else ''}, but {there}, and it would begin at {start}; bring back the "
         f"volume that holds it (storage.checkpoints), or accept the loss: delete the job and apply it again{accept}"
     )

@@ -6,9 +6,16 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.presets import Preset
 from harborrl_trainer.launch.seam import Start
 from harborrl_trainer.launch.versions import MilesVersion
+from harborrl_trainer.layout import RunLayout
 
 CHECKOUT, MEGATRON = "/root/miles", "/root/Megatron-LM"
 """Where Miles' images have the two."""
+
+FUNCTIONS = "harborrl_trainer/miles/pythonpath"
+"""Where `swe_agent_function` and `generate` are modules of their own, as Miles' launchers name them."""
+
+VERDICT_FILE = "verdict.json"
+"""File of `Start.files` in which our rollout layer says why it gave the run up."""
 
 UNPROXIED = "127.0.0.1,localhost,.svc,.cluster.local"
 """Hosts that no proxy may come between: engines, router and agent server speak to each other in the cluster."""
@@ -27,14 +34,34 @@ def environment(job: JobDocument, start: Start, version: MilesVersion, preset: P
     tasks = job.data.tasks.root if job.data.tasks else job.storage.tasks
     ours = {
         **version.environment,
-        "PYTHONPATH": f"{start.code}:{CHECKOUT}:{MEGATRON}",
+        "PYTHONPATH": f"{start.code}:{start.code}/{FUNCTIONS}:{CHECKOUT}:{MEGATRON}",
+        "HARBOR_TASKS_DIR": str(tasks),
+        **for_rollouts(job, start),
+    }
+    return {**{name: value for name, value in tuned.items() if name not in job.env_names}, **ours}
+
+
+def for_rollouts(job: JobDocument, start: Start) -> dict[str, str]:
+    """What Miles' rollout process is told (docs/contracts.md, "Miles' rollout process").
+
+    The admin secret comes from the pod alone. HARBORRL_GIVE_UP_GROUPS and HARBORRL_SESSION_TIMEOUT stay as the wrapper
+    has them, or as `trainer.env` says.
+    """
+    batch = job.config.rollout_batch_size * job.config.n_samples_per_prompt
+    trials = RunLayout.of(job).incarnation(start.attempt, start.incarnation).trials
+    return {
         "AGENT_SERVER_URL": job.agent_server.url,
         "AGENT_MODEL_NAME": job.config.agent_model_name,
         "AGENT_TRIAL_TIMEOUT": str(int(job.rollout.agent_trial_timeout_seconds)),
         "MILES_ROUTER_EXTERNAL_HOST": job.trainer_host,
-        "HARBOR_TASKS_DIR": str(tasks),
+        "HARBORRL_ON_AGENT_TIMEOUT": job.rollout.on_agent_timeout,
+        "HARBORRL_TRIAL_BUDGET_SECONDS": str(int(job.agent_server.budgets.total_seconds)),
+        "HARBORRL_TRIALS_DIR": str(trials),
+        "HARBORRL_MAX_IN_FLIGHT": str(job.in_flight or batch),
+        "HARBORRL_AGENT_NAME": job.agent_server.agent_name,
+        "HARBORRL_START_ROLLOUT": str(start.start_rollout),
+        "HARBORRL_VERDICT_FILE": str(start.files / VERDICT_FILE),
     }
-    return {**{name: value for name, value in tuned.items() if name not in job.env_names}, **ours}
 
 
 def logs_to_wandb(job: JobDocument) -> bool:

@@ -21,7 +21,7 @@ class Start:
     load: Path | None = None
     """What is continued: a directory with Miles' tracker file, or a LoRA adapter's directory; None: the model."""
     start_rollout: int = 0
-    """Id of the first rollout; 0 without `load`."""
+    """Id of the first rollout. Without `load` the arguments begin at 0 all the same, as from an adapter."""
     code: Path = Path("/opt/harborrl/light")
     """Directory with our packages for Miles' processes, first on PYTHONPATH."""
     optimizer: bool = True

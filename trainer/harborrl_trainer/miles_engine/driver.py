@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from harborrl_trainer.errors import STOPPED, ConfigurationError
+from harborrl_trainer.miles.settings import Settings, SettingsError
 from harborrl_trainer.miles_engine import checks, keeping, sealing, verdict
 from harborrl_trainer.miles_engine.child import TERM_SECONDS, Child
 from harborrl_trainer.miles_engine.plan import Plan
@@ -47,10 +48,20 @@ def drive(plan: Plan, around: Surroundings | None = None) -> int:
     for damaged in plan.set_aside:
         sealing.set_aside(Path(damaged.path), damaged.reason)
     root = _root(plan, here.environment)
-    question = checks.Question(plan.argv, {**here.environment, **plan.env}, root)
+    environment = {**here.environment, **plan.env}
+    _check_settings(environment)
+    question = checks.Question(plan.argv, environment, root)
     for notice in checks.run_checks(plan.checks, question, here.world):
         _say(here, f"note: {notice}")
     return _Driver(plan, root, here).run()
+
+
+def _check_settings(environment: Mapping[str, str]) -> None:
+    """What the rollout process would otherwise refuse minutes later, with Miles' engines up."""
+    try:
+        Settings.from_environment(environment)
+    except SettingsError as error:
+        raise ConfigurationError(f"trainer.env: {error}; correct it or leave it out") from error
 
 
 def _root(plan: Plan, environment: Mapping[str, str]) -> Path:

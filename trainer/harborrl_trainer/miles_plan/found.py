@@ -3,16 +3,26 @@
 from pathlib import Path
 
 from harborrl_trainer import index, layout
+from harborrl_trainer.checkpoints import refuse_to_lose
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.layout import IncarnationId, RunLayout
 from harborrl_trainer.miles_engine import sealing
-from harborrl_trainer.miles_plan.resume import NO_RUN, Foreign, Found, How, decide
+from harborrl_trainer.miles_plan.resume import NO_RUN, Foreign, Found, How, Resume, decide
 
 
 def keeps_data_state(job: JobDocument) -> bool:
     """Whether Miles saves its place in the data set: it does unless it is told to have no data set of its own."""
     return "--disable-rollout-global-dataset" not in f"{job.recipe_args} {job.extra_args}".split()
+
+
+def beginning(job: JobDocument) -> tuple[list[Found], Resume]:
+    """What the run has saved, and where its next incarnation begins; raises RestartAtZeroError, StorageError."""
+    run = RunLayout.of(job)
+    saved, claims = in_run(run, data_state=keeps_data_state(job)), index.read_claims(run.index)
+    own = decide(saved, claims, None)
+    refuse_to_lose(job, [one.rollout for one in saved], own.first_rollout - 1 if own.checkpoint else None)
+    return saved, own if own.checkpoint else decide(saved, claims, source_of(job))
 
 
 def in_run(run: RunLayout, *, data_state: bool = True) -> list[Found]:

@@ -11,11 +11,12 @@ from harborrl_trainer.errors import FINISHED, ConfigurationError, TrainerError
 from harborrl_trainer.failures import one_line
 from harborrl_trainer.index import Claim
 from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.environment import FUNCTIONS, VERDICT_FILE
 from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine.plan import Checks, Ending, Plan, Retention, Seal, Server, SetAside
-from harborrl_trainer.miles_plan import arguments, found, resume
+from harborrl_trainer.miles_plan import arguments, found
 from harborrl_trainer.miles_plan.resume import Found, How, Resume
 from harborrl_trainer.miles_plan.view import make_view
 from harborrl_trainer.preflight import data, model
@@ -24,11 +25,8 @@ from harborrl_trainer.prompts import read_prompts
 
 ROOTS = ("/root/miles", "/root/miles-src", "/sgl-workspace/miles")
 """Where images of Miles have its checkout."""
-VERDICT_FILE = "verdict.json"
 PROMPTS_FILE = "prompts.jsonl"
 """Where the launch looks for the prompts of a job that names task directories."""
-FUNCTIONS = "harborrl_trainer/miles/pythonpath"
-"""Where `swe_agent_function` and `generate` are modules of their own, as Miles' launchers name them."""
 LAUNCH_FOLDER = "launch"
 VIEW_FOLDER = "load"
 CODE_VARIABLE = "HARBORRL_CODE"
@@ -64,10 +62,8 @@ class Planner:
             return Plan(*mine.id, ending=ending, env=self._environment({}))
 
     def _plan(self, mine: IncarnationLayout) -> Plan:
-        run = RunLayout.of(self.job)
         _check(self.job)
-        saved = found.in_run(run, data_state=found.keeps_data_state(self.job))
-        begin = resume.decide(saved, index.read_claims(run.index), found.source_of(self.job))
+        saved, begin = found.beginning(self.job)
         launch = self._launch(mine, begin)
         total = arguments.setting(launch, "num_rollout")
         self._claim(mine, begin)
@@ -96,7 +92,7 @@ class Planner:
             checkpoints=mine.checkpoints,
             files=folder_of(mine),
             load=load,
-            start_rollout=begin.first_rollout if load else 0,
+            start_rollout=begin.first_rollout,
             code=Path(self._code),
             optimizer=begin.optimizer,
         )
@@ -126,7 +122,7 @@ class Planner:
         return Plan(
             *mine.id,
             argv=launch.argv,
-            env=self._environment({**for_rollouts(self.job, mine, begin.first_rollout), **launch.env}),
+            env=self._environment(launch.env),
             roots=ROOTS,
             traces=str(mine.traces),
             checkpoints=str(mine.checkpoints),
@@ -154,23 +150,6 @@ class Planner:
         theirs = [part for part in wanted.get("PYTHONPATH", "").split(":") if part]
         path = ":".join(dict.fromkeys([*ours, *theirs]))
         return {**wanted, "PYTHONPATH": path}
-
-
-def for_rollouts(job: JobDocument, mine: IncarnationLayout, first_rollout: int) -> dict[str, str]:
-    """What the rollout process is told by its environment (docs/contracts.md); the launch's own words come before."""
-    batch = job.config.rollout_batch_size * job.config.n_samples_per_prompt
-    return {
-        "AGENT_SERVER_URL": job.agent_server.url,
-        "AGENT_TRIAL_TIMEOUT": str(int(job.rollout.agent_trial_timeout_seconds)),
-        "MILES_ROUTER_EXTERNAL_HOST": job.trainer_host,
-        "HARBORRL_ON_AGENT_TIMEOUT": job.rollout.on_agent_timeout,
-        "HARBORRL_TRIAL_BUDGET_SECONDS": str(int(job.agent_server.budgets.total_seconds)),
-        "HARBORRL_TRIALS_DIR": str(mine.trials),
-        "HARBORRL_MAX_IN_FLIGHT": str(job.in_flight or batch),
-        "HARBORRL_AGENT_NAME": job.agent_server.agent_name,
-        "HARBORRL_START_ROLLOUT": str(first_rollout),
-        "HARBORRL_VERDICT_FILE": str(folder_of(mine) / VERDICT_FILE),
-    }
 
 
 def folder_of(mine: IncarnationLayout) -> Path:

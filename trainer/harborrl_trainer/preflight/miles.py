@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from harborrl_trainer import index
 from harborrl_trainer.checkpoints import on_volume
 from harborrl_trainer.errors import ConfigurationError, RestartAtZeroError, TrainerError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.seam import Start
 from harborrl_trainer.layout import RunLayout
-from harborrl_trainer.miles_plan import found, resume
+from harborrl_trainer.miles_plan import found
 from harborrl_trainer.miles_plan.planning import MakeLaunch
 from harborrl_trainer.miles_plan.resume import How, Resume
 from harborrl_trainer.preflight.findings import Outcome, refuse, warn
@@ -21,11 +20,7 @@ def check_resume(job: JobDocument) -> Outcome:
     """
     run = RunLayout.of(job)
     try:
-        begin = resume.decide(
-            found.in_run(run, data_state=found.keeps_data_state(job)),
-            index.read_claims(run.index),
-            found.source_of(job),
-        )
+        _, begin = found.beginning(job)
     except RestartAtZeroError as error:
         return Outcome([refuse("resume", "RestartAtZero", str(error))])
     except TrainerError as error:
