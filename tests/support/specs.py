@@ -48,8 +48,9 @@ def _string(schema: dict[str, Any], name: str) -> st.SearchStrategy[str]:
     if name in _RAW_FIELDS:
         return _RAW
     if "pattern" in schema:
-        longest = schema.get("maxLength", 64)
-        return st.from_regex(schema["pattern"], fullmatch=True).map(lambda text: text.strip()[:longest])
+        shortest, longest = schema.get("minLength", 0), schema.get("maxLength", 64)
+        drawn = st.from_regex(schema["pattern"], fullmatch=True).map(lambda text: text.strip()[:longest])
+        return drawn.filter(lambda text: len(text) >= shortest)
     return st.text(min_size=schema.get("minLength", 0), max_size=30)
 
 

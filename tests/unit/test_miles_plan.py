@@ -21,6 +21,7 @@ from harborrl_trainer.preflight import miles as preflight
 from harborrl_trainer.supervisor.entry import Entering, by_plan
 from harborrl_trainer.supervisor.ray_api import RayApi
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
+from support import reached
 from support.miles_files import lora_checkpoint, megatron_checkpoint
 from support.miles_run import NO_TRIGGER, Run, launch
 from support.supervision import Pod
@@ -182,7 +183,9 @@ def test_arguments_that_cannot_be_made_are_refused_before_anything_is_held(run: 
         raise ConfigurationError("trainer.preset: x is not for Miles 9a00364")
 
     assert preflight.check_arguments(run.job, launch).findings == ()
-    (finding,) = preflight.check_arguments(run.job, refuse).findings
+    refused = preflight.check_arguments(run.job, refuse)
+    reached.note_outcome(refused)
+    (finding,) = refused.findings
     assert (finding.check, finding.reason, finding.severity) == ("I7", "ArgumentConflict", "refuse")
 
 
