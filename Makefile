@@ -5,7 +5,7 @@ PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
 
-.PHONY: help may-start up demo learn test test-fast test-unit test-api test-e2e test-cluster lint fmt types layers generate lock down clean
+.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-e2e test-cluster lint fmt types layers generate lock down clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,14 +26,17 @@ test: may-start lint types layers test-fast test-e2e  ## all but the long fault 
 
 test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server tests; no kubelet, no images
 	@$(PY) -m devcluster build
-	@echo "Two runs side by side, API-server tests wait more than they compute; each prints when it has ended."
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-unit test-api
+	@echo "Three runs side by side, API-server tests wait more than they compute; each prints when it has ended."
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-unit test-api test-processes
 
 test-unit: .venv/ready $(MODEL)/config.json  ## unit and contract tests
 	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest -m "not cluster" tests/unit tests/contract
 
-test-api: .venv/ready  ## tests against an API server without nodes
-	@$(PY) -m pytest -m "not cluster" tests/api
+test-api: .venv/ready  ## single requests and passes against an API server without nodes
+	@$(PY) -m pytest -m "not processes" tests/api
+
+test-processes: .venv/ready  ## operator processes and whole lives against an API server without nodes
+	@$(PY) -m pytest -m processes tests/api
 
 test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare

@@ -22,7 +22,7 @@ from support.fault_proxy import Call, Fault, FaultProxy, fault_proxy
 from support.operator_process import OperatorProcess, kept_running, kubeconfig, operator_process, until
 from support.sockets import peers
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 START_SECONDS = 120.0
 SERVED_SECONDS = 300.0

@@ -18,7 +18,7 @@ from support import hrl
 from support.programs import program
 from support.small_server import merged
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "harborrl"

@@ -14,7 +14,7 @@ from harborrl_operator.cluster import Cluster
 from support.fault_proxy import FaultProxy, fault_proxy
 from support.operator_process import OperatorProcess, kubeconfig, operator_process, until
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 Submit = Callable[..., subprocess.CompletedProcess[str]]
 START_SECONDS = 60.0

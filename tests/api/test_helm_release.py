@@ -12,7 +12,7 @@ from devcluster.controlplane import RunningControlPlane
 
 from support.programs import program
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 NEVER_READY = """\
 apiVersion: apps/v1

@@ -14,7 +14,7 @@ from harborrl_operator.cluster import Cluster
 from support.simulated_life import JOB, STAGES, Life
 from support.sweep import Mortal, Story, differences, live
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 LIVES_AT_ONCE = 4
 

@@ -19,7 +19,7 @@ from support.fault_proxy import Call, Delay, FaultProxy, fault_proxy
 from support.operator_process import kept_running, kubeconfig, operator_process, until
 from support.passes import make_agent_server_ready, set_status
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 Submit = Callable[..., subprocess.CompletedProcess[str]]
 LATE_SECONDS = 2.0

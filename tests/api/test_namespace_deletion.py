@@ -14,7 +14,7 @@ from harborrl_operator.errors import ClusterError
 from support import hrl
 from support.passes import eventually, make_agent_server_ready, operator, walk_to_cluster
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 Walk = Callable[[Any, Cluster, str], Awaitable[None]]
 

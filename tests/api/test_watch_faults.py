@@ -20,7 +20,7 @@ from support import hrl
 from support.fault_proxy import Call, Fault, FaultProxy, fault_proxy
 from support.operator_process import OperatorProcess, kubeconfig, operator_process, until
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.processes]
 
 LONGEST_SECONDS = 120.0
 START_SECONDS = 120.0
