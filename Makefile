@@ -26,14 +26,14 @@ test: may-start lint types layers test-fast test-e2e  ## all but the long fault 
 
 test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server tests; no kubelet, no images
 	@$(PY) -m devcluster build
-	@echo "Three runs side by side, API-server tests wait more than they compute; each prints when it has ended."
+	@echo "Three runs side by side, for most tests wait more than they compute; each prints when it has ended."
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-unit test-api test-processes
 
-test-unit: .venv/ready $(MODEL)/config.json  ## unit and contract tests
-	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest -m "not cluster" tests/unit tests/contract
+test-unit: .venv/ready $(MODEL)/config.json  ## unit tests
+	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest tests/unit
 
-test-api: .venv/ready  ## single requests and passes against an API server without nodes
-	@$(PY) -m pytest -m "not processes" tests/api
+test-api: .venv/ready $(MODEL)/config.json  ## contract tests; single requests and passes against an API server without nodes
+	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest -m "not processes" tests/contract tests/api
 
 test-processes: .venv/ready  ## operator processes and whole lives against an API server without nodes
 	@$(PY) -m pytest -m processes tests/api
