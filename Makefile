@@ -8,7 +8,7 @@ MODEL := .venv-model/SmolLM2-135M-Instruct
 .PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-e2e test-cluster lint fmt types layers generate lock down clean
 
 help:  ## print the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 up: .venv-demo/ready  ## start or repair the cluster; CONTEXT=NAME takes a cluster of yours
 	@$(DEMO) -m devcluster up $(if $(CONTEXT),--context '$(CONTEXT)')
