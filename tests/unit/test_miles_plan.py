@@ -88,6 +88,15 @@ def test_under_lora_the_base_model_and_the_place_in_the_data_are_seen_in_one_dir
     assert config == {"start_rollout_id": 2, "load": str(view)}
 
 
+def test_a_torn_first_adapter_is_neither_sealed_nor_gone_on_from(tmp_path: Path) -> None:
+    lora = {"rank": 16, "alpha": 32, "targetModules": ["q_proj"]}
+    run = Run.of(tmp_path, lora=lora, gpusPerNode=8)
+    lora_checkpoint(run.mine(1, 1).checkpoints, 1)
+    plan = planned(run)
+    assert (plan.ending, plan.first_rollout, plan.seals, plan.ranks) == (None, 0, (), 8)
+    assert "iter_0000001 of a1/i1 is not whole: adapter/ holds 2 ranks, and 8 GPUs train" in plan.notices
+
+
 def test_full_weights_do_not_become_an_adapter_nor_the_other_way_round(tmp_path: Path) -> None:
     run = Run.of(tmp_path, lora={"rank": 16, "alpha": 32, "targetModules": ["q_proj"]})
     megatron_checkpoint(run.mine(1, 1).checkpoints, 1)

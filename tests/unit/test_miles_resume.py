@@ -44,6 +44,7 @@ def told(resume: Resume) -> tuple[str, int, str]:
          ("full", 6, "iter_0000005")),
         ("saved after being overtaken", [saved(3), saved(7)], OVERTAKEN, ("full", 4, "iter_0000003")),
         ("an adapter", [saved(3, adapter=True)], CLAIMED, ("adapter", 4, "iter_0000003")),
+        ("an adapter without data state", [saved(3, adapter=True, data_problem="x")], CLAIMED, ("model", 0, "")),
         ("no claim was ever made", [saved(3)], (), ("full", 4, "iter_0000003")),
     ],
 )  # fmt: skip
@@ -160,6 +161,25 @@ def test_an_adapter_is_whole_when_each_rank_left_its_shard_and_its_training_stat
         path.unlink()
     assert sealing.weights_problem(tmp_path, 3).startswith(says)
     assert bool(sealing.weights_problem(tmp_path, 3)) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("older", "ranks", "says"),
+    [
+        (False, 2, ""),
+        (False, 8, "adapter/ holds 2 ranks, and 8 GPUs train"),
+        (True, 8, "adapter/ holds 2 ranks, and 8 GPUs train"),
+        (False, 1, "adapter/ holds 2 ranks, and 1 GPUs train"),
+        (False, 0, ""),
+    ],
+)
+def test_an_adapter_that_not_each_training_gpu_has_saved_is_not_whole(
+    tmp_path: Path, older: bool, ranks: int, says: str
+) -> None:
+    adapter = lora_checkpoint(tmp_path, 3) / "adapter"
+    for rank in (0, 1) if older else ():
+        (adapter / f"adapter_megatron_rank{rank}.pt").rename(adapter / f"adapter_megatron_tp{rank}_pp0.pt")
+    assert sealing.problem(tmp_path, 3, ranks=ranks) == says
 
 
 def test_the_shards_of_the_older_miles_are_named_by_tensor_and_pipeline_rank(tmp_path: Path) -> None:

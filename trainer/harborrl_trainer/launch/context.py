@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harborrl_trainer.errors import ConfigurationError
@@ -126,6 +127,14 @@ def context_of(job: JobDocument, start: Start) -> Context:
         sizes=_sizes(job, preset, model),
         adjustments=(*notes, *more),
     )
+
+
+def training_gpus(job: JobDocument) -> int:
+    """Ranks of Megatron, each of which saves an adapter's file of its own; 0 where the job asks for no GPUs."""
+    if not job.gpus_per_node:
+        return 0
+    context = context_of(job, Start(attempt=1, incarnation=1, traces=Path(), checkpoints=Path(), files=Path()))
+    return (context.sizes["actorNodes"] or 1) * job.gpus_per_node
 
 
 def _sizes(job: JobDocument, preset: Preset | None, model: ModelType | None) -> Sizes:

@@ -175,8 +175,10 @@ class _Driver:
         """Seals what has become whole, and removes what is needed no longer."""
         try:
             for saved in sealing.iterations(self._checkpoints):
-                state = self._plan.data_state
-                if not saved.sealed and not sealing.problem(self._checkpoints, saved.rollout, data_state=state):
+                if saved.sealed:
+                    continue
+                state, ranks = self._plan.data_state, self._plan.ranks
+                if not sealing.problem(self._checkpoints, saved.rollout, data_state=state, ranks=ranks):
                     sealing.seal(self._checkpoints, saved.rollout, data_state_too=state)
                     _say(self._here, f"checkpoint {saved.path.name} is whole")
                     self._sealed = max(self._sealed, saved.rollout)

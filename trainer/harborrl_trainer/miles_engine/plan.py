@@ -107,6 +107,8 @@ class Plan:
     checks: Checks = Checks()
     data_state: bool = True
     """Whether Miles saves its place in the data set beside each checkpoint."""
+    ranks: int = 0
+    """GPUs that train, each of which saves an adapter's file of its own; 0: not known."""
     tells_trained: bool = True
     """Whether Miles leaves a train_data file for each rollout that it has trained on."""
     seals: tuple[Seal, ...] = ()

@@ -54,15 +54,17 @@ def data_state(checkpoints: Path, rollout: int) -> Path:
     return checkpoints / "rollout" / f"global_dataset_state_dict_{rollout}.pt"
 
 
-def problem(checkpoints: Path, rollout: int, *, data_state: bool = True) -> str:
-    """What a checkpoint lacks to be whole; empty when nothing."""
-    return weights_problem(checkpoints, rollout) or (data_problem(checkpoints, rollout) if data_state else "")
+def problem(checkpoints: Path, rollout: int, *, data_state: bool = True, ranks: int = 0) -> str:
+    """What a checkpoint lacks to be whole; empty when nothing. `ranks`: those that save an adapter; 0: not known."""
+    return weights_problem(checkpoints, rollout, ranks=ranks) or (
+        data_problem(checkpoints, rollout) if data_state else ""
+    )
 
 
-def weights_problem(checkpoints: Path, rollout: int) -> str:
+def weights_problem(checkpoints: Path, rollout: int, *, ranks: int = 0) -> str:
     place = checkpoints / f"iter_{rollout:07d}"
     adapter = place / "adapter"
-    return _adapter_problem(adapter) if adapter.is_dir() else _full_problem(checkpoints, place, rollout)
+    return _adapter_problem(adapter, ranks) if adapter.is_dir() else _full_problem(checkpoints, place, rollout)
 
 
 def data_problem(checkpoints: Path, rollout: int) -> str:
@@ -83,7 +85,7 @@ def _full_problem(checkpoints: Path, place: Path, rollout: int) -> str:
     return f"{missing[0]} is missing" if missing else ""
 
 
-def _adapter_problem(adapter: Path) -> str:
+def _adapter_problem(adapter: Path, wanted: int) -> str:
     shards = sorted(adapter.glob("adapter_megatron_*.pt"))
     states = sorted(adapter.glob("training_state_rank*.pt"))
     if not shards:
@@ -96,7 +98,13 @@ def _adapter_problem(adapter: Path) -> str:
         return f"adapter/{torn[0]} is torn"
     ranks = [path.name.rpartition("rank")[2] for path in shards if "_rank" in path.name]
     unmatched = [rank for rank in ranks if not (adapter / f"training_state_rank{rank}").is_file()]
-    return f"adapter/training_state_rank{unmatched[0]} is missing" if unmatched else ""
+    if unmatched:
+        return f"adapter/training_state_rank{unmatched[0]} is missing"
+    # A rank that finds no file of its own begins at 0 while the others go on, and Miles ends.
+    expected = {f"{rank}.pt" for rank in range(wanted)}
+    there = [{path.name.rpartition("rank")[2] for path in states}, *([set(ranks)] if ranks else [])]
+    torn_off = next((found for found in there if wanted and found != expected), None)
+    return "" if torn_off is None else f"adapter/ holds {len(torn_off)} ranks, and {wanted} GPUs train"
 
 
 def holds_optimizer(place: Path) -> bool:

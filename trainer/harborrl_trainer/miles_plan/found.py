@@ -6,6 +6,7 @@ from harborrl_trainer import index, layout
 from harborrl_trainer.checkpoints import refuse_to_lose
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.context import training_gpus
 from harborrl_trainer.layout import IncarnationId, RunLayout
 from harborrl_trainer.miles_engine import sealing
 from harborrl_trainer.miles_plan.resume import NO_RUN, Foreign, Found, How, Resume, decide
@@ -19,29 +20,36 @@ def keeps_data_state(job: JobDocument) -> bool:
 def beginning(job: JobDocument) -> tuple[list[Found], Resume]:
     """What the run has saved, and where its next incarnation begins; raises RestartAtZeroError, StorageError."""
     run = RunLayout.of(job)
-    saved, claims = in_run(run, data_state=keeps_data_state(job)), index.read_claims(run.index)
+    saved = in_run(run, data_state=keeps_data_state(job), ranks=training_gpus(job))
+    claims = index.read_claims(run.index)
     own = decide(saved, claims, None)
     refuse_to_lose(job, [one.rollout for one in saved], own.first_rollout - 1 if own.checkpoint else None)
     return saved, own if own.checkpoint else decide(saved, claims, source_of(job))
 
 
-def in_run(run: RunLayout, *, data_state: bool = True) -> list[Found]:
-    """Every `iter_*` of the run, oldest incarnation first. `data_state`: whether Miles saves its place in the data."""
+def in_run(run: RunLayout, *, data_state: bool = True, ranks: int = 0) -> list[Found]:
+    """Every `iter_*` of the run, oldest incarnation first.
+
+    `data_state`: whether Miles saves its place in the data. `ranks`: those that save an adapter; 0: not known.
+    """
     found = []
     for attempt, attempt_folder in _numbered(run.checkpoints, layout.attempt_of):
         for incarnation, _ in _numbered(attempt_folder, layout.incarnation_of):
             id_ = IncarnationId(attempt, incarnation)
-            found += in_folder(run.incarnation(*id_).checkpoints, id_, data_state=data_state)
+            found += in_folder(run.incarnation(*id_).checkpoints, id_, data_state=data_state, ranks=ranks)
     return found
 
 
-def in_folder(checkpoints: Path, id_: IncarnationId = NO_RUN, *, data_state: bool = True) -> list[Found]:
-    return [_look(saved, checkpoints, id_, data_state) for saved in sealing.iterations(checkpoints)]
+def in_folder(
+    checkpoints: Path, id_: IncarnationId = NO_RUN, *, data_state: bool = True, ranks: int = 0
+) -> list[Found]:
+    return [_look(saved, checkpoints, id_, data_state, ranks) for saved in sealing.iterations(checkpoints)]
 
 
-def _look(saved: sealing.Saved, checkpoints: Path, id_: IncarnationId, data_state: bool) -> Found:
+def _look(saved: sealing.Saved, checkpoints: Path, id_: IncarnationId, data_state: bool, ranks: int) -> Found:
     # What was sealed was whole; the tracker file that moved on since is no news of it.
-    problem = sealing.damage(saved.path) if saved.sealed else sealing.weights_problem(checkpoints, saved.rollout)
+    unsealed = "" if saved.sealed else sealing.weights_problem(checkpoints, saved.rollout, ranks=ranks)
+    problem = sealing.damage(saved.path) if saved.sealed else unsealed
     return Found(
         id=id_,
         rollout=saved.rollout,

@@ -11,6 +11,7 @@ from harborrl_trainer.errors import FINISHED, ConfigurationError, TrainerError
 from harborrl_trainer.failures import one_line
 from harborrl_trainer.index import Claim
 from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.context import training_gpus
 from harborrl_trainer.launch.environment import FUNCTIONS, VERDICT_FILE
 from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
@@ -133,6 +134,7 @@ class Planner:
             grace_seconds=self.job.checkpoint.grace_seconds,
             checks=_checks(self.job),
             data_state=found.keeps_data_state(self.job),
+            ranks=training_gpus(self.job),
             tells_trained=arguments.has_flag(launch.argv, "--dump-details"),
             seals=tuple(Seal(str(one.checkpoints), one.rollout, not one.data_problem) for one in begin.seals),
             set_aside=tuple(SetAside(str(one.path), one.problem) for one in begin.set_aside),

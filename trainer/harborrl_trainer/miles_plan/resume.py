@@ -90,8 +90,10 @@ def decide(found: Sequence[Found], claims: Sequence[Claim], foreign: Foreign | N
     whole = [one for one in found if one.whole]
     owned = [one for one in whole if index.owner(claims, one.rollout) in {one.id, None}]
     if not owned:
-        # Rather a data set from its beginning than a run from its own.
-        owned = [one for one in found if not one.problem and index.owner(claims, one.rollout) in {one.id, None}]
+        # Rather a data set from its beginning than a run from its own; not for an adapter, whose data state is the one
+        # file that Miles writes after all ranks have saved.
+        usable = [one for one in found if not one.problem and not one.adapter]
+        owned = [one for one in usable if index.owner(claims, one.rollout) in {one.id, None}]
     best = max(owned, key=lambda one: (one.rollout, one.id), default=None)
     if best is not None:
         return _go_on(best, found, set_aside)
