@@ -222,6 +222,28 @@ def test_resume_from_takes_a_directory_that_miles_saved_to_and_a_checkpoint_in_i
     assert source.found.path == other / "iter_0000005"
 
 
+def test_resume_from_prefers_an_older_whole_adapter_to_a_newer_torn_one(tmp_path: Path) -> None:
+    other = tmp_path / "checkpoints" / "other"
+    lora_checkpoint(other, 3)
+    torn = lora_checkpoint(other, 5) / "adapter"
+    sealing.data_state(other, 5).unlink()
+    for path in torn.glob("*_rank1.pt"):
+        path.unlink()
+    for gpus in (0, 2):
+        source = found.source_of(jobs.job(tmp_path, resumeFrom={"path": "other"}, nodes=1, gpusPerNode=gpus))
+        assert source is not None
+        assert source.found is not None
+        assert source.found.path == other / "iter_0000003"
+
+
+def test_resume_from_a_lone_torn_adapter_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    lora_checkpoint(tmp_path / "checkpoints" / "other", 3)
+    for named in ("other", "other/iter_0000003"):
+        job = jobs.job(tmp_path, resumeFrom={"path": named}, nodes=1, gpusPerNode=8)
+        with pytest.raises(ConfigurationError, match=r"iter_0000003: adapter/ holds 2 ranks, and 8 GPUs train"):
+            found.source_of(job)
+
+
 def test_resume_from_takes_converted_weights_and_refuses_an_empty_directory(tmp_path: Path) -> None:
     other = tmp_path / "checkpoints" / "other"
     other.mkdir(parents=True)

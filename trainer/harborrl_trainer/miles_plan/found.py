@@ -67,18 +67,18 @@ def source_of(job: JobDocument) -> Foreign | None:
     """What `resumeFrom` names: a run of ours, an `iter_*` directory, or a directory that Miles has saved to."""
     if job.resume_from is None:
         return None
-    path = job.storage.checkpoints / job.resume_from.path
+    path, ranks = job.storage.checkpoints / job.resume_from.path, training_gpus(job)
     run = RunLayout(traces=path, checkpoints=path, trials=path)
-    ours = in_run(run)
+    ours = in_run(run, ranks=ranks)
     if ours:
         return _of_run(path, ours)
     rollout = layout.checkpoint_of(path.name)
     if rollout is not None:
-        named = [one for one in in_folder(path.parent) if one.path == path]
+        named = [one for one in in_folder(path.parent, ranks=ranks) if one.path == path]
         return Foreign(found=_loadable(path, named))
     if sealing.tracker(path) == sealing.RELEASE:
         return Foreign(release=path)
-    return Foreign(found=_loadable(path, in_folder(path)))
+    return Foreign(found=_loadable(path, in_folder(path, ranks=ranks)))
 
 
 def _of_run(path: Path, ours: list[Found]) -> Foreign:
@@ -88,10 +88,10 @@ def _of_run(path: Path, ours: list[Found]) -> Foreign:
 
 
 def _loadable(path: Path, found: list[Found]) -> Found:
-    """The newest whose weights can be loaded; a place in a data set that may be another one is not asked for."""
+    """The newest whole one; where there is none, the newest whose weights can be loaded: the data may be others."""
     usable = [one for one in found if not one.problem]
     if usable:
-        return max(usable, key=lambda one: one.rollout)
+        return max(usable, key=lambda one: (one.whole, one.rollout))
     reason = f" ({found[-1].path.name}: {found[-1].problem})" if found else ""
     raise ConfigurationError(
         f"resumeFrom.path: {path} is no whole checkpoint of Miles and no run that has one{reason}; name another or "
