@@ -26,9 +26,9 @@ def megatron_checkpoint(checkpoints: Path, rollout: int, *, optimizer: bool = Tr
     return place
 
 
-def lora_checkpoint(checkpoints: Path, rollout: int) -> Path:
+def lora_checkpoint(checkpoints: Path, rollout: int, *, ranks: int = 2) -> Path:
     place = checkpoints / f"iter_{rollout:07d}"
-    for rank in (0, 1):
+    for rank in range(ranks):
         torch_file(place / "adapter" / f"adapter_megatron_rank{rank}.pt")
         torch_file(place / "adapter" / f"training_state_rank{rank}.pt")
     torch_file(sealing.data_state(checkpoints, rollout))

@@ -23,7 +23,7 @@ from harborrl_trainer.supervisor.ray_api import RayApi
 from harborrl_trainer.supervisor.sidecar import Supervisor, World
 from support import reached
 from support.miles_files import lora_checkpoint, megatron_checkpoint
-from support.miles_run import NO_TRIGGER, Run, launch
+from support.miles_run import NO_TRIGGER, Run, launch, product_launch
 from support.supervision import Pod
 
 MINE = IncarnationId(2, 1)
@@ -86,6 +86,21 @@ def test_under_lora_the_base_model_and_the_place_in_the_data_are_seen_in_one_dir
     assert sealing.tracker(view) is None
     config = yaml.safe_load(Path(plan.argv[plan.argv.index("--custom-config-path") + 1]).read_text())
     assert config == {"start_rollout_id": 2, "load": str(view)}
+
+
+def test_an_adapter_goes_on_upon_the_weights_that_its_launch_names_not_upon_model_ref_load(tmp_path: Path) -> None:
+    converted = tmp_path / "models" / "tiny_torch_dist"
+    lora = {"rank": 16, "alpha": 32, "targetModules": ["q_proj"]}
+    run = Run.of(tmp_path, lora=lora, model__refLoad=str(converted), preset="glm47-flash-sync", nodes=1, gpusPerNode=8)
+    converted.mkdir()
+    (converted / sealing.TRACKER).write_text("release")
+    lora_checkpoint(run.mine(1, 1).checkpoints, 1, ranks=8)
+    plan = planned(run, product_launch())
+    assert (plan.ending, plan.first_rollout) == (None, 2)
+    view = run.mine(1, 2).checkpoints.parent / "load"
+    assert arguments.value_of(plan.argv, "--ref-load") == str(run.job.model.path)
+    assert (view / "model.safetensors").resolve() == run.job.model.path / "model.safetensors"
+    assert sealing.tracker(view) is None
 
 
 def test_a_torn_first_adapter_is_neither_sealed_nor_gone_on_from(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ class Planner:
             said = f"Miles: all {total} rollouts are trained already; raise config.numRollout to go on"
             return Plan(*mine.id, ending=Ending(FINISHED, said), env=self._environment({}))
         if begin.how in (How.FULL, How.ADAPTER):
-            make_view(_view(mine), begin, self.job.model.ref_load or self.job.model.path)
+            # What Miles loads where `--load` is unset: an adapter goes on upon the base that it began on.
+            base = arguments.value_of(launch.argv, "--ref-load") or self.job.model.path
+            make_view(_view(mine), begin, Path(base))
         for path, text in {**launch.files, **_prompts(self.job, mine)}.items():
             files.replace(Path(path), text)
         return self._of(mine, begin, launch, saved)

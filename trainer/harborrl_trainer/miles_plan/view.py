@@ -15,7 +15,7 @@ from harborrl_trainer.miles_plan.resume import How, Resume
 
 
 def make_view(view: Path, resume: Resume, base: Path) -> None:
-    """`base`: the weights under an adapter, the reference's or the model's own directory.
+    """`base`: the weights under an adapter, the directory that its first incarnation loaded (`--ref-load`).
 
     An adapter's view looks like `base` with Miles' place in the data set beside: Miles reads both below one `--load`.
     Raises StorageError on a volume that takes no links.
