@@ -34,6 +34,12 @@ RESERVED: Mapping[str, str] = {
 }
 """Flag -> what decides it."""
 
+ADAPTERS: Mapping[str, str] = dict.fromkeys(("--lora-rank", "--lora-alpha", "--target-modules"), "trainer.lora")
+"""Of Miles' LoRA: a job that names them raw trains once, and is then refused on an adapter that it does not know of.
+
+Not in the operator's table, whose rules look at them as they are written.
+"""
+
 
 def reserved_name(name: str) -> str | None:
     """What decides the argument `name` (a flag, or a key of the YAML), or None where it is free.
@@ -43,5 +49,5 @@ def reserved_name(name: str) -> str | None:
     wanted = "--" + name_of(name).replace("_", "-")
     if len(wanted) < len("--x"):
         return None
-    exact = RESERVED.get(wanted)
-    return exact or next((home for flag, home in RESERVED.items() if flag.startswith(wanted)), None)
+    homes = {**RESERVED, **ADAPTERS}
+    return homes.get(wanted) or next((home for flag, home in homes.items() if flag.startswith(wanted)), None)

@@ -249,7 +249,6 @@ MEMORY = (
         lambda v: _is("offload_train_target", "disk")(v) and not on(v, "colocate") and not on(v, "offload_train"),
         "--offload-train-target disk needs --offload-train, which colocation implies; add it, or remove the flag",
     ),
-    Rule(_without("lora_rank", "target_modules"), "--lora-rank {lora_rank} needs --target-modules; use trainer.lora"),
     *_excludes("stream_optimizer_state_to_disk", "lora_rank", "optimizer_cpu_offload", "use_precision_aware_optimizer"),
     *_excludes("rematerialize_param_from_master_weight", "lora_rank"),
 )
