@@ -103,6 +103,19 @@ def test_an_adapter_goes_on_upon_the_weights_that_its_launch_names_not_upon_mode
     assert sealing.tracker(view) is None
 
 
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_a_sealed_adapter_of_another_number_of_gpus_is_refused_with_both(tmp_path: Path, gpus: int) -> None:
+    lora = {"rank": 16, "alpha": 32, "targetModules": ["q_proj"]}
+    run = Run.of(tmp_path, lora=lora, gpusPerNode=gpus)
+    lora_checkpoint(run.mine(1, 1).checkpoints, 1)
+    sealing.seal(run.mine(1, 1).checkpoints, 1)
+    ending = planned(run).ending
+    assert ending is not None
+    assert ending.exit_code == 64
+    assert f"was saved by 2 training GPUs and the job trains on {gpus}" in ending.sentence
+    assert run.claims() == ()
+
+
 def test_a_torn_first_adapter_is_neither_sealed_nor_gone_on_from(tmp_path: Path) -> None:
     lora = {"rank": 16, "alpha": 32, "targetModules": ["q_proj"]}
     run = Run.of(tmp_path, lora=lora, gpusPerNode=8)

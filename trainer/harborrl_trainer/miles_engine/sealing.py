@@ -107,6 +107,11 @@ def _adapter_problem(adapter: Path, wanted: int) -> str:
     return "" if torn_off is None else f"adapter/ holds {len(torn_off)} ranks, and {wanted} GPUs train"
 
 
+def adapter_ranks(adapter: Path) -> int:
+    """GPUs that saved it: each leaves a training state."""
+    return sum(1 for _ in adapter.glob("training_state_rank*.pt"))
+
+
 def holds_optimizer(place: Path) -> bool:
     """Whether a full checkpoint has optimizer state, by the names in its index (`--no-save-optim` leaves them out)."""
     if (place / "adapter").is_dir():

@@ -16,6 +16,7 @@ from harborrl_trainer.launch.environment import FUNCTIONS, VERDICT_FILE
 from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
+from harborrl_trainer.miles_engine import sealing
 from harborrl_trainer.miles_engine.plan import Checks, Ending, Plan, Retention, Seal, Server, SetAside
 from harborrl_trainer.miles_plan import arguments, found
 from harborrl_trainer.miles_plan.resume import Found, How, Resume
@@ -88,6 +89,8 @@ class Planner:
                 f"trainer.lora: {begin.checkpoint} holds {has}, but the job trains {wants}; set or remove "
                 "trainer.lora, or begin a new job"
             )
+        if adapter is not None:
+            _check_ranks(adapter, training_gpus(self.job))
         start = Start(
             attempt=mine.id.attempt,
             incarnation=mine.id.incarnation,
@@ -182,6 +185,16 @@ def _check(job: JobDocument) -> None:
     refused = [finding for finding in findings if finding.severity == "refuse"]
     if refused:
         raise ConfigurationError(refused[0].message)
+
+
+def _check_ranks(adapter: Path, gpus: int) -> None:
+    """Each rank loads the file of its own number, and one that finds none begins at 0 while the others go on."""
+    saved = sealing.adapter_ranks(adapter)
+    if gpus not in {0, saved}:
+        raise ConfigurationError(
+            f"trainer.nodes: {adapter} was saved by {saved} training GPUs and the job trains on {gpus}; give it {saved}"
+            " again, or begin a new job"
+        )
 
 
 def _checks(job: JobDocument) -> Checks:
