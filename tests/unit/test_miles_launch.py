@@ -293,6 +293,12 @@ BROKEN: list[tuple[Changes, str]] = [
     ({"parallelism": {"pp": 8}}, "--num-layers 28 cannot be split by --pipeline-model-parallel-size 8"),
     (extra("--rollout-num-gpus-per-engine 3"), "8 rollout GPUs cannot be split into engines"),
     (extra("--sglang-dp-size 2"), "--sglang-dp-size 2 needs --sglang-enable-dp-attention"),
+    (extra("--save-interval 0"), "--save-interval 0 would be divided by"),
+    ({"customConfigYaml": "num_rollout: null"}, "num_rollout: None is no number of rollouts"),
+    (extra("--reward-key score"), "--reward-key score looks into a reward"),
+    ({"customConfigYaml": "eval_reward_key: score"}, "--eval-reward-key score looks into a reward"),
+    (extra("--disable-rollout-global-dataset"), "--disable-rollout-global-dataset: Miles' rollout loops"),
+    ({"customConfigYaml": "rollout_global_dataset: false"}, "rollout_global_dataset: False: Miles' rollout loops"),
     ({"config__untieEmbeddingsAndOutputWeights": True}, "contradicts the model, which ties them"),
 ]
 
@@ -303,6 +309,13 @@ def test_a_broken_rule_is_told_with_the_flag_the_numbers_and_the_change(changes:
         launched(plain(**changes))
     assert says in str(caught.value)
     assert "(unset)" not in str(caught.value)
+
+
+def test_flags_that_fit_a_users_own_functions_are_kept_with_them() -> None:
+    flags = "--custom-rm-path own.reward --reward-key score --eval-reward-key score"
+    assert value(launched(plain(**extra(flags))), "--reward-key") == ["score"]
+    flags = "--rollout-function-path own.rollout --disable-rollout-global-dataset"
+    assert value(launched(plain(**extra(flags))), "--disable-rollout-global-dataset") == []
 
 
 def test_a_model_with_separate_embeddings_keeps_them() -> None:
