@@ -204,6 +204,8 @@ def extra(flags: str, **changes: Any) -> Changes:
     return {"extraArgs": flags, **changes}
 
 
+NONZERO_STD = "miles.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
+
 BROKEN: list[tuple[Changes, str]] = [
     ({"config__globalBatchSize": 5}, "--global-batch-size 5 does not divide the 8 samples of a rollout"),
     (extra("--num-steps-per-rollout 2"), "wants --global-batch-size to be 8 // 2, not 8"),
@@ -299,6 +301,7 @@ BROKEN: list[tuple[Changes, str]] = [
     ({"customConfigYaml": "eval_reward_key: score"}, "--eval-reward-key score looks into a reward"),
     (extra("--disable-rollout-global-dataset"), "--disable-rollout-global-dataset: Miles' rollout loops"),
     ({"customConfigYaml": "rollout_global_dataset: false"}, "rollout_global_dataset: False: Miles' rollout loops"),
+    (extra(f"--dynamic-sampling-filter-path {NONZERO_STD}"), "fails on the first aborted trial"),
     ({"config__untieEmbeddingsAndOutputWeights": True}, "contradicts the model, which ties them"),
 ]
 
@@ -314,8 +317,23 @@ def test_a_broken_rule_is_told_with_the_flag_the_numbers_and_the_change(changes:
 def test_flags_that_fit_a_users_own_functions_are_kept_with_them() -> None:
     flags = "--custom-rm-path own.reward --reward-key score --eval-reward-key score"
     assert value(launched(plain(**extra(flags))), "--reward-key") == ["score"]
+    flags = f"--custom-rm-path own.reward --dynamic-sampling-filter-path {NONZERO_STD}"
+    assert value(launched(plain(**extra(flags))), "--dynamic-sampling-filter-path") == [NONZERO_STD]
     flags = "--rollout-function-path own.rollout --disable-rollout-global-dataset"
     assert value(launched(plain(**extra(flags))), "--disable-rollout-global-dataset") == []
+
+
+def test_a_filter_that_reads_all_rewards_is_kept_where_miles_drops_aborted_groups_before() -> None:
+    made = launched(plain(**ASYNC, **extra(f"--dynamic-sampling-filter-path {NONZERO_STD}")))
+    assert value(made, "--dynamic-sampling-filter-path") == [NONZERO_STD]
+
+
+def test_a_filter_of_the_users_own_is_told_what_it_must_drop() -> None:
+    made = launched(plain(**extra("--dynamic-sampling-filter-path own.filter")))
+    assert "groups with aborted samples" in made.adjustments[-1].reason
+    ours = "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"
+    made = launched(plain(**extra(f"--dynamic-sampling-filter-path {ours}")))
+    assert made.adjustments == launched(plain()).adjustments
 
 
 def test_a_model_with_separate_embeddings_keeps_them() -> None:

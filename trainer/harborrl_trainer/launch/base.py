@@ -10,6 +10,7 @@ from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.config.miles import about
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.launch.context import Context
+from harborrl_trainer.launch.raw import NO_ABORTED
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.words import CommandLine, arguments_of, filled
 
@@ -38,7 +39,7 @@ _LITERAL_TAIL = (
     ("--custom-generate-function-path", "{generate}"),
     ("--custom-agent-function-path", "{agent}"),
     ("--custom-rm-path", "{reward}"),
-    ("--dynamic-sampling-filter-path", "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"),
+    ("--dynamic-sampling-filter-path", NO_ABORTED),
     ("--tito-model", "{tito}"),
     ("--sglang-tool-call-parser", "{toolCallParser}"),
     ("--sglang-reasoning-parser", "{reasoningParser}"),

@@ -14,7 +14,22 @@ def _miles_rollouts(values: Values) -> bool:
     return values.get("rollout_function_path") in (None, FUNCTIONS["rollout"])
 
 
+_NEEDS_ALL_REWARDS = "miles.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
+"""A tensor of a group's rewards, made where the synchronous loop catches nothing. Mode async drops aborted ones."""
+
+
+def _filters_aborted(values: Values) -> bool:
+    fits = our_rewards(values) and values["script"] == "train.py"
+    return fits and values.get("dynamic_sampling_filter_path") == _NEEDS_ALL_REWARDS
+
+
 OWN_FUNCTIONS = (
+    Rule(
+        _filters_aborted,
+        "--dynamic-sampling-filter-path {dynamic_sampling_filter_path} fails on the first aborted trial, which has no"
+        " reward, and ends the run in mode sync; remove it, set trainer.mode: async, or name a filter of your own that"
+        " drops groups with aborted samples first",
+    ),
     Rule(
         lambda v: our_rewards(v) and on(v, "reward_key"),
         "--reward-key {reward_key} looks into a reward, and HarborRL's is a number; remove it, and choose among several"
