@@ -9,6 +9,7 @@ import pytest
 
 from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.rules import RULES
 from harborrl_trainer.launch.sizing import Shape, adapters, asynchronous, fixed
 from harborrl_trainer.miles.settings import Settings
@@ -102,6 +103,25 @@ def test_an_adapter_goes_on_with_the_rollouts_that_are_left() -> None:
     assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["12"])
     assert "12 of 20 rollouts are left after rollout 7" in made.adjustments[-1].reason
     assert value(made, "--load") is None
+
+
+ADAPTER: Changes = {"lora": {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [plain(**ADAPTER, model__refLoad="/mnt/converted"), of_preset("glm47-flash-sync", **ADAPTER, model__refLoad="/r")],
+    ids=["documented order", "preset"],
+)
+def test_an_adapter_over_a_converted_checkpoint_goes_over_the_bridge_in_both_orders(job: JobDocument) -> None:
+    made = launched(job)
+    assert value(made, "--ref-load") == [str(job.model.path)]
+    assert value(made, "--megatron-to-hf-mode") == ["bridge"]
+    assert "an adapter is trained" in next(note.reason for note in made.adjustments if note.what == "--ref-load")
+
+
+def test_the_whole_model_is_loaded_from_the_converted_checkpoint() -> None:
+    assert value(launched(plain(model__refLoad="/mnt/converted")), "--ref-load") == ["/mnt/converted"]
 
 
 def test_the_rollout_process_is_told_all_that_it_asks_for_but_what_only_the_pod_knows() -> None:
