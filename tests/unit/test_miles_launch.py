@@ -9,6 +9,7 @@ import pytest
 
 from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.rules import RULES
 from harborrl_trainer.launch.sizing import Shape, adapters, asynchronous, fixed
 from harborrl_trainer.miles.settings import Settings
@@ -103,6 +104,25 @@ def test_an_adapter_goes_on_with_the_rollouts_that_are_left() -> None:
     assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["12"])
     assert "12 of 20 rollouts are left after rollout 7" in made.adjustments[-1].reason
     assert value(made, "--load") is None
+
+
+ADAPTER: Changes = {"lora": {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [plain(**ADAPTER, model__refLoad="/mnt/converted"), of_preset("glm47-flash-sync", **ADAPTER, model__refLoad="/r")],
+    ids=["documented order", "preset"],
+)
+def test_an_adapter_over_a_converted_checkpoint_goes_over_the_bridge_in_both_orders(job: JobDocument) -> None:
+    made = launched(job)
+    assert value(made, "--ref-load") == [str(job.model.path)]
+    assert value(made, "--megatron-to-hf-mode") == ["bridge"]
+    assert "an adapter is trained" in next(note.reason for note in made.adjustments if note.what == "--ref-load")
+
+
+def test_the_whole_model_is_loaded_from_the_converted_checkpoint() -> None:
+    assert value(launched(plain(model__refLoad="/mnt/converted")), "--ref-load") == ["/mnt/converted"]
 
 
 def test_the_rollout_process_is_told_all_that_it_asks_for_but_what_only_the_pod_knows() -> None:
@@ -209,6 +229,8 @@ def extra(flags: str, **changes: Any) -> Changes:
     return {"extraArgs": flags, **changes}
 
 
+NONZERO_STD = "miles.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
+
 BROKEN: list[tuple[Changes, str]] = [
     ({"config__globalBatchSize": 5}, "--global-batch-size 5 does not divide the 8 samples of a rollout"),
     (extra("--num-steps-per-rollout 2"), "wants --global-batch-size to be 8 // 2, not 8"),
@@ -297,6 +319,13 @@ BROKEN: list[tuple[Changes, str]] = [
     ({"parallelism": {"pp": 8}}, "--num-layers 28 cannot be split by --pipeline-model-parallel-size 8"),
     (extra("--rollout-num-gpus-per-engine 3"), "8 rollout GPUs cannot be split into engines"),
     (extra("--sglang-dp-size 2"), "--sglang-dp-size 2 needs --sglang-enable-dp-attention"),
+    (extra("--save-interval 0"), "--save-interval 0 would be divided by"),
+    ({"customConfigYaml": "num_rollout: null"}, "num_rollout: None is no number of rollouts"),
+    (extra("--reward-key score"), "--reward-key score looks into a reward"),
+    ({"customConfigYaml": "eval_reward_key: score"}, "--eval-reward-key score looks into a reward"),
+    (extra("--disable-rollout-global-dataset"), "--disable-rollout-global-dataset: Miles' rollout loops"),
+    ({"customConfigYaml": "rollout_global_dataset: false"}, "rollout_global_dataset: False: Miles' rollout loops"),
+    (extra(f"--dynamic-sampling-filter-path {NONZERO_STD}"), "fails on the first aborted trial"),
     ({"config__untieEmbeddingsAndOutputWeights": True}, "contradicts the model, which ties them"),
 ]
 
@@ -307,6 +336,28 @@ def test_a_broken_rule_is_told_with_the_flag_the_numbers_and_the_change(changes:
         launched(plain(**changes))
     assert says in str(caught.value)
     assert "(unset)" not in str(caught.value)
+
+
+def test_flags_that_fit_a_users_own_functions_are_kept_with_them() -> None:
+    flags = "--custom-rm-path own.reward --reward-key score --eval-reward-key score"
+    assert value(launched(plain(**extra(flags))), "--reward-key") == ["score"]
+    flags = f"--custom-rm-path own.reward --dynamic-sampling-filter-path {NONZERO_STD}"
+    assert value(launched(plain(**extra(flags))), "--dynamic-sampling-filter-path") == [NONZERO_STD]
+    flags = "--rollout-function-path own.rollout --disable-rollout-global-dataset"
+    assert value(launched(plain(**extra(flags))), "--disable-rollout-global-dataset") == []
+
+
+def test_a_filter_that_reads_all_rewards_is_kept_where_miles_drops_aborted_groups_before() -> None:
+    made = launched(plain(**ASYNC, **extra(f"--dynamic-sampling-filter-path {NONZERO_STD}")))
+    assert value(made, "--dynamic-sampling-filter-path") == [NONZERO_STD]
+
+
+def test_a_filter_of_the_users_own_is_told_what_it_must_drop() -> None:
+    made = launched(plain(**extra("--dynamic-sampling-filter-path own.filter")))
+    assert "groups with aborted samples" in made.adjustments[-1].reason
+    ours = "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"
+    made = launched(plain(**extra(f"--dynamic-sampling-filter-path {ours}")))
+    assert made.adjustments == launched(plain()).adjustments
 
 
 def test_a_model_with_separate_embeddings_keeps_them() -> None:

@@ -270,7 +270,7 @@ async def test_planning_that_takes_long_keeps_the_supervisor_free(monkeypatch: p
 
 
 def test_without_a_data_set_of_its_own_miles_keeps_no_place_in_one(tmp_path: Path) -> None:
-    run = Run.of(tmp_path, recipeArgs="--disable-rollout-global-dataset")
+    run = Run.of(tmp_path, recipeArgs="--disable-rollout-global-dataset --rollout-function-path own.rollout")
     place = megatron_checkpoint(run.mine(1, 1).checkpoints, 1)
     sealing.data_state(place.parent, 1).unlink()
     plan = planned(run)

@@ -108,6 +108,43 @@ def test_troubles_that_were_overcome_long_before_are_not_the_cause() -> None:
     assert ended(1, overcome + "ZeroDivisionError: division by zero\n").exit_code == 1
 
 
+KEY_ERROR = TRACEBACK + "KeyError: 'score'\n"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "(RolloutManager pid=7) First rollout sample: text_preview=OSError: [Errno 28] No space left on device\n",
+        "(RolloutManager pid=7) First rollout sample: text_preview=CUDA out of memory\n",
+        "(RolloutManager pid=7) cp: cannot create regular file: No space left on device\n",
+        "(RolloutManager pid=7) OSError: [Errno 28] No space left on device\n",
+        "WARNING trial failed: AgentServerError: 503\n",
+        "(RolloutManager pid=7) ModuleNotFoundError: No module named 'x'\n",
+        "(RolloutManager pid=7) train.py: error: unrecognized arguments: --x\n",
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_text_of_a_model_or_a_sandbox_does_not_decide_over_the_drivers_own_exception(
+    *, written: str, late: bool
+) -> None:
+    after = late and written.startswith("(")
+    found = ended(1, KEY_ERROR + written if after else written + KEY_ERROR)
+    assert (found.exit_code, "KeyError: 'score'" in found.sentence) == (1, True), found
+
+
+def test_what_an_actor_could_not_import_is_not_why_ray_lost_one() -> None:
+    found = ended(1, "(RolloutManager pid=7) ModuleNotFoundError: No module named 'x'\n" + ACTOR_DIED)
+    assert (found.exit_code, "Ray lost an actor" in found.sentence) == (69, True)
+
+
+def test_the_exception_that_the_last_one_was_raised_from_is_its_cause() -> None:
+    full = TRACEBACK + "OSError: [Errno 28] No space left on device: '/mnt/checkpoints/x'\n\n"
+    chain = "During handling of the above exception, another exception occurred:\n\n"
+    logged, _, raised = KEY_ERROR.partition("\n")
+    assert ended(1, logged + "\n" + full + chain + raised).exit_code == 74
+    assert ended(1, full + KEY_ERROR).exit_code == 1
+
+
 def test_what_our_rollout_layer_gave_up_for_is_read_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "verdict.json"
     assert given_up(path) is None

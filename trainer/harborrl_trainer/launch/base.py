@@ -10,6 +10,7 @@ from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.config.miles import about
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.launch.context import Context
+from harborrl_trainer.launch.raw import NO_ABORTED
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.words import CommandLine, arguments_of, filled
 
@@ -38,7 +39,7 @@ _LITERAL_TAIL = (
     ("--custom-generate-function-path", "{generate}"),
     ("--custom-agent-function-path", "{agent}"),
     ("--custom-rm-path", "{reward}"),
-    ("--dynamic-sampling-filter-path", "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"),
+    ("--dynamic-sampling-filter-path", NO_ABORTED),
     ("--tito-model", "{tito}"),
     ("--sglang-tool-call-parser", "{toolCallParser}"),
     ("--sglang-reasoning-parser", "{reasoningParser}"),
@@ -97,6 +98,7 @@ def add_fixed_tail(context: Context, line: CommandLine, notes: list[Adjustment])
     """The documented tail. Its flags are refused in the raw texts, or theirs stand."""
     config = context.job.config
     names = context.names
+    theirs = line.has("--ref-load")
     for template in _LITERAL_TAIL:
         words = filled(template[1:], names)
         if words is not None:
@@ -105,6 +107,8 @@ def add_fixed_tail(context: Context, line: CommandLine, notes: list[Adjustment])
         line.add("--ref-load", context.job.model.path)
         if config.megatron_to_hf_mode != "bridge":
             _load_through_the_bridge(context, line, notes, "model.refLoad is unset")
+    elif context.lora is not None and not theirs:
+        _load_through_the_bridge(context, line, notes, "an adapter is trained")
     if context.job.mode == "async":
         line.add_unless_there("--fully-async")
     else:

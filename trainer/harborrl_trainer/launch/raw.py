@@ -17,6 +17,9 @@ from harborrl_trainer.launch.words import Argument, arguments_of, name_of
 _COUNTED = ("--custom-generate-function-path", "--custom-agent-function-path")
 """Where HarborRL counts trials and maps their outcomes."""
 
+NO_ABORTED = "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"
+"""Without it Miles' synchronous loop trains on aborted samples."""
+
 _USERS_FUNCTIONS = (*_COUNTED, "--custom-rm-path", "--rollout-function-path", "--rollout-sample-filter-path")
 """Functions of the user's own may bring flags that no table knows."""
 
@@ -61,6 +64,9 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
     _check_values(field, argument, version.kind(flag) or "str")
     if flag in _COUNTED:
         reason = "replaces HarborRL's function: its counters, outcomes and second tries are gone with it"
+        yield Adjustment(f"{field}: {flag}", argument.values[0], reason)
+    if flag == "--dynamic-sampling-filter-path" and argument.values[0] != NO_ABORTED:
+        reason = "replaces Miles' check_no_aborted: in mode sync it must drop groups with aborted samples by itself"
         yield Adjustment(f"{field}: {flag}", argument.values[0], reason)
 
 

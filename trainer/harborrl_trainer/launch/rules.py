@@ -4,39 +4,12 @@ Read in miles/utils/arguments.py at 31f1ca961 and 9a0036447, and in Megatron's v
 is known. Its text names the flag, the numbers and the smallest change.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from harborrl_trainer.launch.context import Context
-
-Values = Mapping[str, Any]
-"""By name in snake_case: text, numbers (of the YAML), true for a bare flag, tuples."""
-
-_OFF = (None, False, 0, 0.0, "", "0", "0.0", "0.00", "false", "False")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`broken` of the effective values; `says` is formatted with them."""
-
-    broken: Callable[[Values], bool]
-    says: str
-
-
-def on(values: Values, *names: str) -> bool:
-    return all(values.get(name) not in _OFF for name in names)
-
-
-def number(values: Values, name: str, otherwise: float = 0) -> float:
-    try:
-        return float(values.get(name, otherwise))
-    except (TypeError, ValueError):
-        return otherwise
-
-
-def count(values: Values, name: str, otherwise: int = 1) -> int:
-    return int(number(values, name, otherwise))
+from harborrl_trainer.launch.own_functions import OWN_FUNCTIONS
+from harborrl_trainer.launch.rule import Rule, Values, count, number, on
 
 
 def samples(values: Values) -> int:
@@ -130,6 +103,15 @@ ROLLOUT = (
     Rule(
         lambda v: "eval_interval" in v and not on(v, "eval_interval"),
         "--eval-interval {eval_interval} would be divided by; leave it out for no evaluation",
+    ),
+    Rule(
+        lambda v: v.get("save_interval") is not None and number(v, "save_interval") < 1,
+        "--save-interval {save_interval} would be divided by after the first step; set trainer.config.saveInterval to"
+        " at least 1",
+    ),
+    Rule(
+        lambda v: "num_rollout" in v and number(v, "num_rollout", -1) < 0,
+        "num_rollout: {num_rollout} is no number of rollouts; remove it and set trainer.config.numRollout",
     ),
     Rule(_without("eval_interval", "eval_prompt_data", "eval_config"), "--eval-interval needs eval.jsonl; set it"),
     Rule(
@@ -327,7 +309,7 @@ SHAPES = (
     ),
 )
 
-RULES = (*ROLLOUT, *ALGORITHM, *MODES, *MEMORY, *SHAPES)
+RULES = (*ROLLOUT, *ALGORITHM, *MODES, *MEMORY, *SHAPES, *OWN_FUNCTIONS)
 
 
 def first_broken(values: Values, context: Context) -> str | None:

@@ -1,7 +1,8 @@
 """What Miles' end means: its exit code and last output -> an exit code of docs/contracts.md and one sentence. Pure.
 
 Miles says almost everything by a traceback and exit code 1. The causes are looked for in the order of `CAUSES`, since
-one failure shows as several: a full disk is also a dead actor, a wrong argument also an assertion.
+one failure shows as several: a full disk is also a dead actor, a wrong argument also an assertion. The driver's last
+traceback is asked first. What else was written may be text of a model or a sandbox, and counts for few causes.
 """
 
 import json
@@ -9,6 +10,7 @@ import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from harborrl_trainer.errors import (
     APPLICATION,
@@ -26,6 +28,13 @@ _RAY_ERRORS = (
     "LocalRayletDiedError|ObjectLostError|OwnerDiedError|RaySystemError|RpcError|TaskUnschedulableError"
 )
 _ARGUMENT_FILES = r"(?:miles|megatron|megatron/training)/(?:utils/|training/)?arguments\.py"
+_TRACEBACK = "Traceback (most recent call last)"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_RAISED = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception)(?:\(\w+\))?: ")
+_MODEL_TEXT = "text_preview="
+"""Miles prints samples behind it."""
+
+Elsewhere = Literal["never", "raised", "said"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +43,12 @@ class Cause:
     exit_code: int
     advice: str
     """What broke and what to do; what Miles said follows it."""
+    elsewhere: Elsewhere = "never"
+    """Outside of the last traceback: `said` in any line, or `raised` as an exception while that traceback hides why."""
 
 
-def _cause(pattern: str, exit_code: int, advice: str) -> Cause:
-    return Cause(re.compile(pattern), exit_code, advice)
+def _cause(pattern: str, exit_code: int, advice: str, elsewhere: Elsewhere = "never") -> Cause:
+    return Cause(re.compile(pattern), exit_code, advice, elsewhere)
 
 
 CAUSES: tuple[Cause, ...] = (
@@ -46,6 +57,7 @@ CAUSES: tuple[Cause, ...] = (
         r"\[Errno (?:28|30|116|122)\]|\(os error (?:28|30|116|122)\)|" + TORCH_WRITER,
         StorageError.exit_code,
         "a volume is full or gone: make room or repair it, the run goes on from its checkpoint",
+        "raised",
     ),
     _cause(
         r"^\S*(?:train|train_async)\.py: error: |error: unrecognized arguments",
@@ -66,22 +78,26 @@ CAUSES: tuple[Cause, ...] = (
         r"CUDA out of memory|torch\.OutOfMemoryError|torch\.cuda\.OutOfMemoryError|CUDA error: out of memory",
         APPLICATION,
         "CUDA out of memory: lower max-tokens-per-gpu, sglangMemFractionStatic or maxSeqLen, or split the model more",
+        "said",
     ),
     _cause(
         r"ray\.exceptions\.OutOfMemoryError|running low on memory|OOM-killed|killed due to .*memory pressure",
         InfrastructureError.exit_code,
         MEMORY_ADVICE,
+        "said",
     ),
     _cause(
         r"uncorrectable ECC error|fallen off the bus|CUDA error: unspecified launch failure|\bXid \(|NVLink.*error",
         InfrastructureError.exit_code,
         "a GPU failed: look at its node, a new attempt may get another one",
+        "said",
     ),
     _cause(
         r"ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandledCudaError|NCCL error|DistBackendError|"
         r"Watchdog caught collective operation timeout|NCCL.*(?:timed out|timeout)",
         InfrastructureError.exit_code,
         "NCCL failed: a rank died or the network between the nodes broke; look at the trainer pods and their network",
+        "said",
     ),
     _cause(
         r"Port \d+ is already in use",
@@ -98,12 +114,15 @@ CAUSES: tuple[Cause, ...] = (
         ConfigurationError.exit_code,
         "the image lacks a module: set trainer.image to an image of Miles of the commit in config.milesSrcCommit",
     ),
-    _cause(
-        rf"\b(?:{_RAY_ERRORS})\b|Failed to connect to GCS|Could not find any running Ray instance",
-        InfrastructureError.exit_code,
-        "Ray lost an actor or a node: look at the trainer pods and nodes, a new attempt may succeed",
-    ),
 )
+
+LOST = _cause(
+    rf"\b(?:{_RAY_ERRORS})\b|Failed to connect to GCS|Could not find any running Ray instance",
+    InfrastructureError.exit_code,
+    "Ray lost an actor or a node: look at the trainer pods and nodes, a new attempt may succeed",
+    "said",
+)
+"""Last of all, since a dead actor seldom says why it died."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +136,9 @@ def ended(code: int, output: str) -> Ended:
     if code == 0:
         return Ended(0, "Miles: trained until its last rollout")
     lines = [line.strip() for line in _ANSI.sub("", output).splitlines() if line.strip()][-LAST_LINES:]
-    for cause in CAUSES:
-        said = [line for line in lines if cause.pattern.search(_without_echo(line))]
-        if said:
-            return Ended(cause.exit_code, one_line(f"Miles: {cause.advice}; it said: {_without_echo(said[-1])}"))
+    if found := _found(lines):
+        cause, said = found
+        return Ended(cause.exit_code, one_line(f"Miles: {cause.advice}; it said: {said}"))
     if _raised_by_arguments(lines):
         advice = "Miles refuses its arguments: correct trainer.config, recipeArgs or extraArgs"
         return Ended(ConfigurationError.exit_code, one_line(f"Miles: {advice}; it said: {_last(lines)}"))
@@ -128,6 +146,37 @@ def ended(code: int, output: str) -> Ended:
         return _by_signal(-code)
     where = "look at traces/driver.log" if lines else "it wrote nothing"
     return Ended(APPLICATION, one_line(f"Miles: ended with exit code {code}, {where}; it said: {_last(lines)}"))
+
+
+def _found(lines: list[str]) -> tuple[Cause, str] | None:
+    """The cause and the last line that tells it."""
+    last, others = _last_traceback(lines)
+    hidden = not _starts(last) or any(LOST.pattern.search(line) for line in last)
+    raised = [line for line in others if hidden and _RAISED.match(line)]
+    pools: dict[Elsewhere, list[str]] = {"never": [], "raised": raised, "said": others}
+    places = [(cause, last) for cause in CAUSES] + [(cause, pools[cause.elsewhere]) for cause in CAUSES]
+    for cause, place in (*places, (LOST, last), (LOST, pools[LOST.elsewhere])):
+        for line in reversed(place):
+            if cause.pattern.search(line):
+                return cause, line
+    return None
+
+
+def _last_traceback(lines: list[str]) -> tuple[list[str], list[str]]:
+    """What the driver wrote from its last traceback on, those that it chains included, or all without one; the rest."""
+    told = [line for line in lines if _MODEL_TEXT not in line]
+    own = [index for index, line in enumerate(told) if line == _without_echo(line)]
+    starts = _starts([told[index] for index in own])
+    start = starts.pop() if starts else 0
+    while starts and told[own[start - 1]].startswith(_CHAINED):
+        start = starts.pop()
+    last = set(own[start:])
+    rest = [_without_echo(line) for index, line in enumerate(told) if index not in last]
+    return [told[index] for index in sorted(last)], rest
+
+
+def _starts(lines: list[str]) -> list[int]:
+    return [index for index, line in enumerate(lines) if line.startswith(_TRACEBACK)]
 
 
 def given_up(path: Path) -> Ended | None:
@@ -154,7 +203,7 @@ def _by_signal(number: int) -> Ended:
 
 def _raised_by_arguments(lines: list[str]) -> bool:
     """The last frame of the last traceback is in the file that checks arguments."""
-    starts = [index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    starts = _starts(lines)
     if not starts:
         return False
     frames = [line for line in lines[starts[-1] :] if re.match(r'File ".*", line \d+, in ', line)]
