@@ -142,6 +142,15 @@ def test_a_dry_run_reports_and_leaves_everything_alone(tmp_path: Path, out: Path
     assert not out.parent.exists()
 
 
+@pytest.mark.parametrize("option", ["--input", "--split", "--agent-name"])
+def test_an_empty_option_is_a_wrong_command_line_and_reads_no_folder(tmp_path: Path, out: Path, option: str) -> None:
+    source = write(tmp_path / "in.jsonl", flat("a"))
+    done = harborrl("--input", source, "--output", out, option, "")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"{option}: is empty, as an unset variable of a shell is; give a value\n"
+    assert not out.exists()
+
+
 def test_appending_keeps_what_is_there_byte_for_byte_and_skips_its_ids(tmp_path: Path, out: Path) -> None:
     out.parent.mkdir()
     old = '{"metadata": {"instance_id": "old", "n": 1.0}, "prompt": "é"}'
