@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,7 @@ def prepare(source: Input, path: Path, converter: Converter, order: Order) -> Re
     not take it; `path` is as it was then.
     """
     path = output.checked(path)
+    _refuse_to_replace(source, path)
     report = Report(stripped=converter.stripped)
     tasks = None if order.task_root is None else _task_names(order.task_root, order.instruction_path)
     try:
@@ -88,6 +89,17 @@ def prepare(source: Input, path: Path, converter: Converter, order: Order) -> Re
             " --output"
         ) from error
     return report
+
+
+def _refuse_to_replace(source: Input, path: Path) -> None:
+    """Rows that are dropped would be lost for good; links of either kind lead to the same file."""
+    for part in source.parts:
+        with suppress(OSError):
+            if part.file is not None and part.file.samefile(path):
+                raise ConfigurationError(
+                    f"{path}: is the input as well ({part.name}), and what is dropped would be lost; choose"
+                    " another --output"
+                )
 
 
 @dataclass(frozen=True)

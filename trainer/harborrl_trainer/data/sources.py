@@ -19,6 +19,8 @@ from harborrl_trainer.prompts import task_directories
 
 _HUB_ID = re.compile(r"(hf://datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
+_STDIN = Path("/dev/stdin")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -26,6 +28,8 @@ class Part:
 
     name: str
     rows: Callable[[], Iterator[Numbered]]
+    file: Path | None = None
+    """What the rows come from, where it is one file: it must not be the output as well."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Selection:
 def open_input(text: str, selection: Selection) -> Input:
     """ConfigurationError when it is nothing that can be read, or needs a package that is not installed."""
     if text == "-":
-        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer))], "standard input")
+        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer), _STDIN)], "standard input")
     path = Path(text).expanduser()
     if path.is_dir():
         return _folder(path.resolve(), selection)
@@ -95,11 +99,11 @@ def _file(path: Path, name: str) -> Part:
     kind = (suffixes[:-1] if packed else suffixes)[-1:]
     match kind:
         case [".jsonl" | ".ndjson"]:
-            return Part(name, lambda: _streamed(path, packed, read_lines))
+            return Part(name, lambda: _streamed(path, packed, read_lines), path)
         case [".json"]:
-            return Part(name, lambda: _streamed(path, packed, lambda file: read_json(file, name)))
+            return Part(name, lambda: _streamed(path, packed, lambda file: read_json(file, name)), path)
         case [".parquet"] if not packed:
-            return Part(name, lambda: read_parquet(path))
+            return Part(name, lambda: read_parquet(path), path)
         case _:
             raise ConfigurationError(
                 f"{path}: cannot tell its format; name it .jsonl, .json (both also with .gz) or .parquet"
