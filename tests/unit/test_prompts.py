@@ -140,3 +140,10 @@ def test_nothing_can_be_drawn_from_no_prompts() -> None:
 
 
 PINNED = [2, 3, 1, 5, 4, 0, 2, 1]
+
+
+def test_a_row_nested_too_deeply_is_a_bad_row_beside_the_good_ones(tmp_path: Path) -> None:
+    deep = '{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    found = read_jsonl(jsonl(tmp_path, deep, row("a")))
+    assert [(bad.where, bad.problem) for bad in found.bad_rows] == [("train.jsonl:1", "is nested too deeply")]
+    assert [prompt.instance_id for prompt in found.prompts] == ["a"]

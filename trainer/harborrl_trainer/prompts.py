@@ -142,8 +142,8 @@ class PromptOrder:
 def _parse_row(line: bytes, where: str, *, index: int) -> Prompt | BadRow:
     try:
         row = json.loads(line)
-    except ValueError as error:
-        return BadRow(where, f"is not JSON ({_reason(error)})")
+    except (ValueError, RecursionError) as error:
+        return BadRow(where, _no_json(error))
     metadata = row.get("metadata") if isinstance(row, dict) else None
     if not isinstance(metadata, dict):
         return BadRow(where, "is not a JSON object with a metadata object")
@@ -156,6 +156,10 @@ def _parse_row(line: bytes, where: str, *, index: int) -> Prompt | BadRow:
     if not text.strip():
         return BadRow(where, f"has an empty prompt (instance {instance_id})", empty_prompt=True)
     return Prompt(index, text, instance_id, metadata, where)
+
+
+def _no_json(error: ValueError | RecursionError) -> str:
+    return "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON ({_reason(error)})"
 
 
 def _prompt_text(value: Any) -> str | None:
