@@ -83,8 +83,11 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
             raise typer.Exit(USAGE)
     from harborrl_trainer.data.prepare import Order
     from harborrl_trainer.data.rows import Converter
-    from harborrl_trainer.data.sources import Selection, open_input
+    from harborrl_trainer.data.sources import Selection, is_below, open_input
 
+    if not is_below(instruction_path):
+        complain(f"--instruction-path: '{instruction_path}' is not a relative path below the task; name a file there")
+        raise typer.Exit(USAGE)
     order = Order(limit, append, strict, dry_run, task_root, instruction_path)
     converter = Converter(split, agent_name, prompt_key, id_key)
     with one_line_errors():

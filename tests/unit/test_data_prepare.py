@@ -151,6 +151,13 @@ def test_an_empty_option_is_a_wrong_command_line_and_reads_no_folder(tmp_path: P
     assert not out.exists()
 
 
+@pytest.mark.parametrize("path", ["../../x.md", "/etc/passwd", ".", ""])
+def test_an_instruction_outside_the_task_is_a_wrong_command_line(tmp_path: Path, out: Path, path: str) -> None:
+    done = harborrl("--input", tmp_path, "--output", out, "--instruction-path", path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"--instruction-path: '{path}' is not a relative path below the task; name a file there\n"
+
+
 @pytest.mark.parametrize("link", [None, Path.symlink_to, Path.hardlink_to])
 @pytest.mark.parametrize("through_folder", [False, True])
 def test_an_output_that_is_the_input_is_refused_and_keeps_what_would_be_dropped(

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from harborrl_trainer.data import hub, splits
 from harborrl_trainer.data.causes import Cause
 from harborrl_trainer.data.json_input import Numbered, read_json, read_lines
 from harborrl_trainer.data.parquet import read_parquet
 from harborrl_trainer.errors import ConfigurationError
-from harborrl_trainer.job import TaskSource
+from harborrl_trainer.job import RelativePath, TaskSource
 from harborrl_trainer.prompts import task_directories
 
 _HUB_ID = re.compile(r"(hf://datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -65,6 +67,15 @@ def open_input(text: str, selection: Selection) -> Input:
         )
     found = hub.download(text.removeprefix("hf://datasets/"), selection.split, selection.config, selection.revision)
     return Input([_file(file, name) for name, file in found.files], f"{text} at revision {found.revision}")
+
+
+def is_below(path: str) -> bool:
+    """Whether a task's file may be named so: by the rule that a job's own data.tasks.instructionPath is held to."""
+    try:
+        TypeAdapter(RelativePath).validate_python(path)
+    except ValidationError:
+        return False
+    return True
 
 
 def _folder(root: Path, selection: Selection) -> Input:
