@@ -26,6 +26,7 @@ from harborrl_trainer.data.sources import Input, Part
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.prompts import read_jsonl
 from support.miles_upstream import miles_file
+from support.permissions import unprivileged_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -156,6 +157,20 @@ def test_an_instruction_outside_the_task_is_a_wrong_command_line(tmp_path: Path,
     done = harborrl("--input", tmp_path, "--output", out, "--instruction-path", path)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"--instruction-path: '{path}' is not a relative path below the task; name a file there\n"
+
+
+def test_a_task_that_may_not_be_entered_is_counted_as_dropped() -> None:
+    with unprivileged_folder() as folder:
+        for name in ("closed", "open"):
+            (folder / "tasks" / name).mkdir(parents=True)
+            (folder / "tasks" / name / "instruction.md").write_text("do it")
+        (folder / "tasks" / "closed").chmod(0)
+        try:
+            found = report("--input", folder / "tasks", "--output", folder / "x.jsonl", "--task-root", folder / "tasks")
+        finally:
+            (folder / "tasks" / "closed").chmod(0o700)
+        assert (found["exit"], found["written"]) == (0, 1)
+        assert [one["rows"] for one in found["dropped"]] == [1]
 
 
 @pytest.mark.parametrize("link", [None, Path.symlink_to, Path.hardlink_to])

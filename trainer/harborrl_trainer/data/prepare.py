@@ -15,7 +15,7 @@ from harborrl_trainer.data.json_input import LONGEST
 from harborrl_trainer.data.rows import Converter
 from harborrl_trainer.data.sources import Input
 from harborrl_trainer.errors import ConfigurationError, StorageError
-from harborrl_trainer.prompts import TASK_FILE
+from harborrl_trainer.prompts import TASK_FILE, is_task
 
 SHOWN = 10
 """Places that a report names for each cause."""
@@ -215,9 +215,7 @@ def _task_names(root: Path, instruction_path: str) -> frozenset[str]:
         children = [path for path in root.iterdir() if path.is_dir()]
     except OSError as error:
         raise ConfigurationError(f"{root}: cannot be listed ({error.strerror}); correct --task-root") from error
-    found = frozenset(
-        path.name for path in children if (path / TASK_FILE).is_file() or (path / instruction_path).is_file()
-    )
+    found = frozenset(path.name for path in children if is_task(path, instruction_path))
     if not found:
         raise ConfigurationError(f"{root}: holds no task directory (with a {TASK_FILE}); correct --task-root")
     return found
