@@ -1,6 +1,7 @@
 """What `--input` names: a file, standard input, a folder of task directories or of data files, or a hub's data set."""
 
 import gzip
+import os
 import re
 import sys
 import zlib
@@ -80,15 +81,32 @@ def is_below(path: str) -> bool:
 
 def _folder(root: Path, selection: Selection) -> Input:
     source = TaskSource(root=root, glob=selection.glob, instruction_path=selection.instruction_path)
+    try:
+        os.scandir(f"{root}/.").close()  # a glob finds nothing in a folder that it may not list, and says nothing
+        os.stat(f"{root}/.")  # noqa: PTH116 - a Path drops the dot, which asks whether the folder may be entered
+    except OSError as error:
+        raise _closed(root, error) from error
     if directories := task_directories(source):
         part = Part(root.name, lambda: _tasks(directories, source))
         return Input([part], f"{len(directories)} task directories of {root}")
-    names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
-    card = root / splits.CARD
-    chosen = splits.files_of(
-        names, card.read_text(errors="replace") if card.is_file() else "", selection.split, selection.config, str(root)
-    )
+    names, card = _listed(root)
+    chosen = splits.files_of(names, card, selection.split, selection.config, str(root))
     return Input([_file(root / name, name) for name in chosen], str(root))
+
+
+def _listed(root: Path) -> tuple[list[str], str]:
+    """The names of all files below, and the text of the data set's card; empty where there is none."""
+    try:
+        names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
+        return names, (root / splits.CARD).read_text(errors="replace") if splits.CARD in names else ""
+    except OSError as error:
+        raise _closed(root, error) from error
+
+
+def _closed(root: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{error.filename or root}: cannot be read ({error.strerror}); make it readable or correct --input"
+    )
 
 
 def _tasks(directories: Sequence[Path], source: TaskSource) -> Iterator[Numbered]:
