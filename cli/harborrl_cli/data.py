@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harborrl_cli.printing import REFUSED, as_json, clean, complain, one_line_errors, say
+from harborrl_cli.printing import REFUSED, USAGE, as_json, clean, complain, one_line_errors, say
 
 if TYPE_CHECKING:
     from harborrl_trainer.data.prepare import Order, Report
@@ -77,10 +77,17 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
 
     Exit code 1 when nothing was written: no row is left, a file cannot be read, or --strict.
     """
+    for option, value in (("--input", source), ("--split", split), ("--agent-name", agent_name)):
+        if value is not None and not value.strip():
+            complain(f"{option}: is empty, as an unset variable of a shell is; give a value")
+            raise typer.Exit(USAGE)
     from harborrl_trainer.data.prepare import Order
     from harborrl_trainer.data.rows import Converter
-    from harborrl_trainer.data.sources import Selection, open_input
+    from harborrl_trainer.data.sources import Selection, is_below, open_input
 
+    if not is_below(instruction_path):
+        complain(f"--instruction-path: '{instruction_path}' is not a relative path below the task; name a file there")
+        raise typer.Exit(USAGE)
     order = Order(limit, append, strict, dry_run, task_root, instruction_path)
     converter = Converter(split, agent_name, prompt_key, id_key)
     with one_line_errors():

@@ -80,3 +80,11 @@ def test_argv_is_what_the_trainer_prints() -> None:
     assert json.loads(done.stdout)["argv"][0] == "train.py"
     refused = CliRunner().invoke(app, ["argv", "--preset", "nothing"])
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+
+
+def test_argv_of_a_file_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_bytes("# réglages\nkind: HarborRLJob\n".encode("latin-1"))
+    done = CliRunner().invoke(app, ["argv", "--file", str(file)])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"{file}: is not UTF-8 (byte 3); save it as UTF-8\n"

@@ -26,6 +26,7 @@ from harborrl_trainer.data.sources import Input, Part
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.prompts import read_jsonl
 from support.miles_upstream import miles_file
+from support.permissions import unprivileged_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -142,6 +143,68 @@ def test_a_dry_run_reports_and_leaves_everything_alone(tmp_path: Path, out: Path
     assert not out.parent.exists()
 
 
+@pytest.mark.parametrize("option", ["--input", "--split", "--agent-name"])
+def test_an_empty_option_is_a_wrong_command_line_and_reads_no_folder(tmp_path: Path, out: Path, option: str) -> None:
+    source = write(tmp_path / "in.jsonl", flat("a"))
+    done = harborrl("--input", source, "--output", out, option, "")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"{option}: is empty, as an unset variable of a shell is; give a value\n"
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("path", ["../../x.md", "/etc/passwd", ".", ""])
+def test_an_instruction_outside_the_task_is_a_wrong_command_line(tmp_path: Path, out: Path, path: str) -> None:
+    done = harborrl("--input", tmp_path, "--output", out, "--instruction-path", path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"--instruction-path: '{path}' is not a relative path below the task; name a file there\n"
+
+
+def test_a_task_that_may_not_be_entered_is_counted_as_dropped() -> None:
+    with unprivileged_folder() as folder:
+        for name in ("closed", "open"):
+            (folder / "tasks" / name).mkdir(parents=True)
+            (folder / "tasks" / name / "instruction.md").write_text("do it")
+        (folder / "tasks" / "closed").chmod(0)
+        try:
+            found = report("--input", folder / "tasks", "--output", folder / "x.jsonl", "--task-root", folder / "tasks")
+        finally:
+            (folder / "tasks" / "closed").chmod(0o700)
+        assert (found["exit"], found["written"]) == (0, 1)
+        assert [one["rows"] for one in found["dropped"]] == [1]
+
+
+@pytest.mark.parametrize("link", [None, Path.symlink_to, Path.hardlink_to])
+@pytest.mark.parametrize("through_folder", [False, True])
+def test_an_output_that_is_the_input_is_refused_and_keeps_what_would_be_dropped(
+    tmp_path: Path, link: Callable[[Path, Path], None] | None, through_folder: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    source = write(tmp_path / "in" / "train.jsonl", flat("a"), "not JSON")
+    before, target = source.read_bytes(), source
+    if link is not None:
+        target = tmp_path / "out.jsonl"
+        link(target, source)
+    done = harborrl("--input", source.parent if through_folder else source, "--output", target)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "is the input as well (train.jsonl)" in done.stderr
+    assert done.stderr.endswith("choose another --output\n")
+    assert source.read_bytes() == before
+
+
+def test_standard_input_that_is_the_output_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "train.jsonl", flat("a"), "not JSON")
+    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", "-", "--output", str(source)]
+    before = source.read_bytes()
+    paths = os.pathsep.join(str(ROOT / part) for part in ("cli", "trainer", "operator"))
+    with source.open() as file:
+        done = subprocess.run(  # noqa: S603 - our own module
+            command, stdin=file, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert "is the input as well (stdin)" in done.stderr
+    assert source.read_bytes() == before
+
+
 def test_appending_keeps_what_is_there_byte_for_byte_and_skips_its_ids(tmp_path: Path, out: Path) -> None:
     out.parent.mkdir()
     old = '{"metadata": {"instance_id": "old", "n": 1.0}, "prompt": "é"}'
@@ -180,12 +243,6 @@ def test_without_append_the_file_is_replaced_and_keeps_its_mode(tmp_path: Path, 
     assert link.is_symlink()
     assert out.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in out.parent.iterdir()] == ["train.jsonl"]
-
-
-def test_a_file_may_be_prepared_from_itself(tmp_path: Path) -> None:
-    rows = write(tmp_path / "train.jsonl", flat("a"), "nope")
-    assert harborrl("--input", rows, "--output", rows).exit_code == 0
-    assert ids(rows) == ["a"]
 
 
 def test_rows_may_come_from_standard_input(out: Path) -> None:

@@ -14,6 +14,7 @@ from harborrl_trainer.data.json_input import read_json, read_lines
 from harborrl_trainer.data.sources import Input, Selection, open_input
 from harborrl_trainer.data.splits import files_of
 from harborrl_trainer.errors import ConfigurationError
+from support.permissions import unprivileged_folder
 
 ROWS = [{"instance_id": "a", "prompt": "ä\n"}, {"instance_id": "b", "prompt": "[}]"}]
 
@@ -296,3 +297,27 @@ def test_online_only_the_splits_files_are_fetched_and_all_of_one_commit(tmp_path
     found = hub.fetch(library, "team/tasks", "train", None, "v1")
     assert [name for name, _ in found.files] == ["part/a1.jsonl"]
     assert library.fetched == [("README.md", "c0ffee"), ("part/a1.jsonl", "c0ffee")]
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400], ids=["may not be listed", "may not be entered"])
+def test_a_folder_that_is_closed_is_named(mode: int) -> None:
+    with unprivileged_folder() as folder:
+        closed = folder / "data"
+        closed.mkdir()
+        (closed / "train.jsonl").write_bytes(lines(*ROWS))
+        (closed / "README.md").write_text("")
+        closed.chmod(mode)
+        try:
+            with pytest.raises(ConfigurationError, match=rf"{closed}.*: cannot be read \(Permission denied\); make it"):
+                read(closed)
+        finally:
+            closed.chmod(0o700)
+
+
+def test_a_card_that_is_closed_is_named() -> None:
+    with unprivileged_folder() as folder:
+        (folder / "train.jsonl").write_bytes(lines(*ROWS))
+        (folder / "README.md").write_text("")
+        (folder / "README.md").chmod(0)
+        with pytest.raises(ConfigurationError, match=r"README\.md: cannot be read \(Permission denied\)"):
+            read(folder)

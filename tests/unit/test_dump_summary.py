@@ -14,6 +14,7 @@ from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.index import Claim, add_claim
 from harborrl_trainer.layout import IncarnationId
 from support.dump_files import sample, write_hostile, write_lines, write_rollout, write_run, write_train
+from support.permissions import unprivileged_folder
 
 FIRST, SECOND = IncarnationId(1, 1), IncarnationId(2, 1)
 
@@ -195,3 +196,28 @@ def test_what_a_file_says_does_not_speak_to_the_terminal(tmp_path: Path) -> None
 def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
     done = harborrl("summary", tmp_path / "nothing")
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("command", ["list", "summary"])
+def test_a_folder_of_dumps_that_is_closed_is_one_line(command: str) -> None:
+    with unprivileged_folder() as folder:
+        closed = folder / "rollout_data"
+        closed.mkdir()
+        closed.chmod(0)
+        try:
+            done = harborrl(command, folder)
+        finally:
+            closed.chmod(0o700)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"{closed}: cannot be read (Permission denied); make it readable to you, or name another folder\n"
+    )
+
+
+def test_a_closed_index_of_checkpoints_is_one_line() -> None:
+    with unprivileged_folder() as folder:
+        (folder / "a1" / "i1" / "traces" / "rollout_data").mkdir(parents=True)
+        (folder / "index.json").write_text("{}")
+        (folder / "index.json").chmod(0)
+        with pytest.raises(ConfigurationError, match=r"index\.json: cannot be read \(Permission denied\)"):
+            catalogue.read(folder)

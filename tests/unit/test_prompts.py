@@ -1,6 +1,7 @@
 """Prompts are read whole, bad rows are named, and the order they are drawn in never depends on the process."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import Data, TaskSource
 from harborrl_trainer.prompts import PromptOrder, read_jsonl, read_prompts, read_tasks
+from support.permissions import unprivileged_folder
 
 
 def jsonl(folder: Path, *rows: Any) -> Path:
@@ -140,3 +142,32 @@ def test_nothing_can_be_drawn_from_no_prompts() -> None:
 
 
 PINNED = [2, 3, 1, 5, 4, 0, 2, 1]
+
+
+def test_a_row_nested_too_deeply_is_a_bad_row_beside_the_good_ones(tmp_path: Path) -> None:
+    deep = '{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    found = read_jsonl(jsonl(tmp_path, deep, row("a")))
+    assert [(bad.where, bad.problem) for bad in found.bad_rows] == [("train.jsonl:1", "is nested too deeply")]
+    assert [prompt.instance_id for prompt in found.prompts] == ["a"]
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Path]:
+    with unprivileged_folder() as folder:
+        yield folder
+
+
+def test_a_task_that_may_not_be_entered_is_a_bad_row_and_lost_and_found_is_none(unprivileged: Path) -> None:
+    for name in ("closed", "lost+found", "open"):
+        task(unprivileged, name)
+    closed = [unprivileged / name for name in ("closed", "lost+found")]
+    for directory in closed:
+        directory.chmod(0)
+    try:
+        found = read_tasks(TaskSource(root=unprivileged))
+    finally:
+        for directory in closed:
+            directory.chmod(0o700)
+    problems = [(bad.where, bad.problem) for bad in found.bad_rows]
+    assert problems == [("closed", "cannot read instruction.md (Permission denied)")]
+    assert [prompt.instance_id for prompt in found.prompts] == ["open"]

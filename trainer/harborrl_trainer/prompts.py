@@ -98,14 +98,25 @@ def read_tasks(source: TaskSource) -> PromptSet:
 
 
 def task_directories(source: TaskSource) -> list[Path]:
-    """Selected directories that hold a task.toml or an instruction. Others (`lost+found`, `.git`) are no tasks."""
+    """Selected directories that are tasks (`is_task`). ConfigurationError when the glob cannot be listed."""
     try:
         found = sorted(source.root.glob(source.glob))
     except (OSError, ValueError, NotImplementedError) as error:
         raise ConfigurationError(
             f"{source.root}: cannot list tasks with glob '{source.glob}' ({_reason(error)}); correct data.tasks"
         ) from error
-    return [path for path in found if (path / TASK_FILE).is_file() or (path / source.instruction_path).is_file()]
+    return [path for path in found if is_task(path, source.instruction_path)]
+
+
+def is_task(directory: Path, instruction_path: str) -> bool:
+    """Whether it holds a task.toml or an instruction. Others (`lost+found`, `.git`) are no tasks.
+
+    One that may not be entered counts, so that reading it names it as a bad row instead of leaving it out in silence.
+    """
+    try:
+        return any((directory / name).is_file() for name in (TASK_FILE, instruction_path))
+    except OSError:
+        return directory.name != "lost+found" and not directory.name.startswith(".")
 
 
 @dataclass(frozen=True)
@@ -142,8 +153,8 @@ class PromptOrder:
 def _parse_row(line: bytes, where: str, *, index: int) -> Prompt | BadRow:
     try:
         row = json.loads(line)
-    except ValueError as error:
-        return BadRow(where, f"is not JSON ({_reason(error)})")
+    except (ValueError, RecursionError) as error:
+        return BadRow(where, _no_json(error))
     metadata = row.get("metadata") if isinstance(row, dict) else None
     if not isinstance(metadata, dict):
         return BadRow(where, "is not a JSON object with a metadata object")
@@ -156,6 +167,10 @@ def _parse_row(line: bytes, where: str, *, index: int) -> Prompt | BadRow:
     if not text.strip():
         return BadRow(where, f"has an empty prompt (instance {instance_id})", empty_prompt=True)
     return Prompt(index, text, instance_id, metadata, where)
+
+
+def _no_json(error: ValueError | RecursionError) -> str:
+    return "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON ({_reason(error)})"
 
 
 def _prompt_text(value: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from harborrl_trainer.data.json_input import LONGEST
 from harborrl_trainer.data.rows import Converter
 from harborrl_trainer.data.sources import Input
 from harborrl_trainer.errors import ConfigurationError, StorageError
-from harborrl_trainer.prompts import TASK_FILE
+from harborrl_trainer.prompts import TASK_FILE, is_task
 
 SHOWN = 10
 """Places that a report names for each cause."""
@@ -74,6 +74,7 @@ def prepare(source: Input, path: Path, converter: Converter, order: Order) -> Re
     not take it; `path` is as it was then.
     """
     path = output.checked(path)
+    _refuse_to_replace(source, path)
     report = Report(stripped=converter.stripped)
     tasks = None if order.task_root is None else _task_names(order.task_root, order.instruction_path)
     try:
@@ -88,6 +89,17 @@ def prepare(source: Input, path: Path, converter: Converter, order: Order) -> Re
             " --output"
         ) from error
     return report
+
+
+def _refuse_to_replace(source: Input, path: Path) -> None:
+    """Rows that are dropped would be lost for good; links of either kind lead to the same file."""
+    for part in source.parts:
+        with suppress(OSError):
+            if part.file is not None and part.file.samefile(path):
+                raise ConfigurationError(
+                    f"{path}: is the input as well ({part.name}), and what is dropped would be lost; choose"
+                    " another --output"
+                )
 
 
 @dataclass(frozen=True)
@@ -203,9 +215,7 @@ def _task_names(root: Path, instruction_path: str) -> frozenset[str]:
         children = [path for path in root.iterdir() if path.is_dir()]
     except OSError as error:
         raise ConfigurationError(f"{root}: cannot be listed ({error.strerror}); correct --task-root") from error
-    found = frozenset(
-        path.name for path in children if (path / TASK_FILE).is_file() or (path / instruction_path).is_file()
-    )
+    found = frozenset(path.name for path in children if is_task(path, instruction_path))
     if not found:
         raise ConfigurationError(f"{root}: holds no task directory (with a {TASK_FILE}); correct --task-root")
     return found

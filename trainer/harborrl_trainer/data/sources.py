@@ -1,6 +1,7 @@
 """What `--input` names: a file, standard input, a folder of task directories or of data files, or a hub's data set."""
 
 import gzip
+import os
 import re
 import sys
 import zlib
@@ -9,15 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from harborrl_trainer.data import hub, splits
 from harborrl_trainer.data.causes import Cause
 from harborrl_trainer.data.json_input import Numbered, read_json, read_lines
 from harborrl_trainer.data.parquet import read_parquet
 from harborrl_trainer.errors import ConfigurationError
-from harborrl_trainer.job import TaskSource
+from harborrl_trainer.job import RelativePath, TaskSource
 from harborrl_trainer.prompts import task_directories
 
 _HUB_ID = re.compile(r"(hf://datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+
+_STDIN = Path("/dev/stdin")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Part:
 
     name: str
     rows: Callable[[], Iterator[Numbered]]
+    file: Path | None = None
+    """What the rows come from, where it is one file: it must not be the output as well."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Selection:
 def open_input(text: str, selection: Selection) -> Input:
     """ConfigurationError when it is nothing that can be read, or needs a package that is not installed."""
     if text == "-":
-        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer))], "standard input")
+        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer), _STDIN)], "standard input")
     path = Path(text).expanduser()
     if path.is_dir():
         return _folder(path.resolve(), selection)
@@ -63,17 +70,43 @@ def open_input(text: str, selection: Selection) -> Input:
     return Input([_file(file, name) for name, file in found.files], f"{text} at revision {found.revision}")
 
 
+def is_below(path: str) -> bool:
+    """Whether a task's file may be named so: by the rule that a job's own data.tasks.instructionPath is held to."""
+    try:
+        TypeAdapter(RelativePath).validate_python(path)
+    except ValidationError:
+        return False
+    return True
+
+
 def _folder(root: Path, selection: Selection) -> Input:
     source = TaskSource(root=root, glob=selection.glob, instruction_path=selection.instruction_path)
+    try:
+        os.scandir(f"{root}/.").close()  # a glob finds nothing in a folder that it may not list, and says nothing
+        os.stat(f"{root}/.")  # noqa: PTH116 - a Path drops the dot, which asks whether the folder may be entered
+    except OSError as error:
+        raise _closed(root, error) from error
     if directories := task_directories(source):
         part = Part(root.name, lambda: _tasks(directories, source))
         return Input([part], f"{len(directories)} task directories of {root}")
-    names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
-    card = root / splits.CARD
-    chosen = splits.files_of(
-        names, card.read_text(errors="replace") if card.is_file() else "", selection.split, selection.config, str(root)
-    )
+    names, card = _listed(root)
+    chosen = splits.files_of(names, card, selection.split, selection.config, str(root))
     return Input([_file(root / name, name) for name in chosen], str(root))
+
+
+def _listed(root: Path) -> tuple[list[str], str]:
+    """The names of all files below, and the text of the data set's card; empty where there is none."""
+    try:
+        names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
+        return names, (root / splits.CARD).read_text(errors="replace") if splits.CARD in names else ""
+    except OSError as error:
+        raise _closed(root, error) from error
+
+
+def _closed(root: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{error.filename or root}: cannot be read ({error.strerror}); make it readable or correct --input"
+    )
 
 
 def _tasks(directories: Sequence[Path], source: TaskSource) -> Iterator[Numbered]:
@@ -95,11 +128,11 @@ def _file(path: Path, name: str) -> Part:
     kind = (suffixes[:-1] if packed else suffixes)[-1:]
     match kind:
         case [".jsonl" | ".ndjson"]:
-            return Part(name, lambda: _streamed(path, packed, read_lines))
+            return Part(name, lambda: _streamed(path, packed, read_lines), path)
         case [".json"]:
-            return Part(name, lambda: _streamed(path, packed, lambda file: read_json(file, name)))
+            return Part(name, lambda: _streamed(path, packed, lambda file: read_json(file, name)), path)
         case [".parquet"] if not packed:
-            return Part(name, lambda: read_parquet(path))
+            return Part(name, lambda: read_parquet(path), path)
         case _:
             raise ConfigurationError(
                 f"{path}: cannot tell its format; name it .jsonl, .json (both also with .gz) or .parquet"

@@ -50,9 +50,19 @@ def read(root: Path, checkpoints: Path | None = None) -> Catalogue:
 
     `checkpoints` is the run's folder on the checkpoints volume, where index.json says who owns what; by default it is
     looked for in `root` and where `root` would be if `traces` in its path were `checkpoints`. Raises ConfigurationError
-    when there is neither kind of dump.
+    when there is neither kind of dump, or when a folder or the index cannot be read.
     """
     root = root.resolve()
+    try:
+        return _read(root, checkpoints)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename or root}: cannot be read ({error.strerror or error}); make it readable to you, or name"
+            " another folder"
+        ) from error
+
+
+def _read(root: Path, checkpoints: Path | None) -> Catalogue:
     runs = dumps.scan_run(root)
     if not runs:
         plain = _plain(root)

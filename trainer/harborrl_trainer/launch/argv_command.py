@@ -52,7 +52,9 @@ def _job(preset: str | None, file: Path | None) -> tuple[JobDocument, list[str]]
     if file is None:
         raise ConfigurationError("argv: give --preset NAME or --file FILE")
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     except OSError as error:
         raise ConfigurationError(
             f"{file}: cannot be read ({error.strerror}); name a job document or manifest"
