@@ -17,7 +17,7 @@ from support.launches import NEW, OLD, launched, of_preset, plain, value
 
 Changes = dict[str, Any]
 ASYNC: Changes = {"mode": "async", "nodes": 2, "config__colocate": False}
-ADAPTER: Changes = {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}
+LORA: Changes = {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}
 
 ASYNC_SHAPES = [
     ((8, 1, 8), (2, 56, 8)),
@@ -184,7 +184,7 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"extraArgs": "--x 'a"}, "trainer.extraArgs: No closing quotation"),
     ({"customConfigYaml": "rollout-batch-size: 4"}, "would never read 'rollout-batch-size'; write rollout_batch_size"),
     ({"extraArgs": "--lora-rank 8 --target-modules all-linear"}, "extraArgs: --lora-rank is decided by trainer.lora"),
-    ({"recipeArgs": "--target-modules q", "lora": ADAPTER}, "recipeArgs: --target-modules is decided by trainer.lora"),
+    ({"recipeArgs": "--target-modules q", "lora": LORA}, "recipeArgs: --target-modules is decided by trainer.lora"),
     ({"recipeArgs": "--lora-alpha 8"}, "recipeArgs: --lora-alpha is decided by trainer.lora"),
     ({"customConfigYaml": "lora_rank: 8"}, "customConfigYaml: lora_rank is decided by trainer.lora"),
     ({"customConfigYaml": "save: /tmp"}, "save is decided by storage.checkpoints"),
@@ -269,10 +269,10 @@ BROKEN: list[tuple[Changes, str]] = [
     (ASYNC | extra("--rollout-all-samples-process-path a.b"), "--rollout-all-samples-process-path cannot"),
     (extra("--pause-generation-mode in_place --update-weight-transfer-mode p2p"), "retract with p2p"),
     (extra("--update-weight-transfer-mode p2p"), "p2p cannot be used with --colocate"),
-    (ASYNC | extra("--update-weight-transfer-mode p2p", lora=ADAPTER), "p2p cannot be used with --lora-rank"),
+    (ASYNC | extra("--update-weight-transfer-mode p2p", lora=LORA), "p2p cannot be used with --lora-rank"),
     (ASYNC | extra("--update-weight-transfer-mode p2p --prefill-num-servers 1"), "p2p cannot be used with --prefill"),
     (extra("--update-weight-transfer-mode disk-delta"), "disk-delta cannot be used with --colocate"),
-    (ASYNC | extra("--update-weight-transfer-mode disk-delta", lora=ADAPTER), "disk-delta cannot be used with --lora"),
+    (ASYNC | extra("--update-weight-transfer-mode disk-delta", lora=LORA), "disk-delta cannot be used with --lora"),
     (
         ASYNC | extra("--update-weight-transfer-mode disk-delta --prefill-num-servers 1"),
         "disk-delta cannot be used with --prefill",
@@ -288,7 +288,7 @@ BROKEN: list[tuple[Changes, str]] = [
     ),
     (ASYNC | extra("--offload-train-target disk"), "needs --offload-train, which colocation implies"),
     (
-        extra("--stream-optimizer-state-to-disk", lora=ADAPTER),
+        extra("--stream-optimizer-state-to-disk", lora=LORA),
         "--stream-optimizer-state-to-disk and --lora-rank exclude each other",
     ),
     (extra("--stream-optimizer-state-to-disk --optimizer-cpu-offload"), "and --optimizer-cpu-offload exclude"),
@@ -297,7 +297,7 @@ BROKEN: list[tuple[Changes, str]] = [
         "and --use-precision-aware-optimizer exclude",
     ),
     (
-        extra("--rematerialize-param-from-master-weight", lora=ADAPTER),
+        extra("--rematerialize-param-from-master-weight", lora=LORA),
         "--rematerialize-param-from-master-weight and --lora-rank exclude",
     ),
     ({"parallelism": {"tp": 2, "cp": 3}}, "8 training GPUs cannot be split by tensor x pipeline x context"),
