@@ -1,18 +1,27 @@
 """`python -m harborrl_agent_server`: check the settings, then serve."""
 
+import signal
 import sys
-
-from harborrl_agent_server.errors import StartupError
-from harborrl_agent_server.serve import run
-from harborrl_agent_server.settings import settings_from
+from typing import NoReturn
 
 
 def main() -> int:
+    # As process 1 of its container it would not hear SIGTERM without a handler, and what follows takes seconds to
+    # import: a pod deleted in that moment would stay for the whole of its grace period, which outlasts a trial.
+    signal.signal(signal.SIGTERM, _leave)
+    from harborrl_agent_server.errors import StartupError  # noqa: PLC0415 - as above
+    from harborrl_agent_server.serve import run  # noqa: PLC0415 - as above
+    from harborrl_agent_server.settings import settings_from  # noqa: PLC0415 - as above
+
     try:
         return run(settings_from(sys.argv[1:]))
     except StartupError as error:
         print(f"harborrl_agent_server: {error}", file=sys.stderr)  # noqa: T201 - the one line that an operator reads
         return 64
+
+
+def _leave(*_: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 if __name__ == "__main__":
