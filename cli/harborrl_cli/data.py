@@ -8,6 +8,8 @@ import typer
 from harborrl_cli.printing import REFUSED, USAGE, as_json, clean, complain, one_line_errors, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harborrl_trainer.data.prepare import Order, Report
     from harborrl_trainer.data.rows import Converter
     from harborrl_trainer.data.sources import Input
@@ -77,17 +79,11 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
 
     Exit code 1 when nothing was written: no row is left, a file cannot be read, or --strict.
     """
-    for option, value in (("--input", source), ("--split", split), ("--agent-name", agent_name)):
-        if value is not None and not value.strip():
-            complain(f"{option}: is empty, as an unset variable of a shell is; give a value")
-            raise typer.Exit(USAGE)
+    _refuse_odd_options(instruction_path, {"--input": source, "--split": split, "--agent-name": agent_name})
     from harborrl_trainer.data.prepare import Order
     from harborrl_trainer.data.rows import Converter
-    from harborrl_trainer.data.sources import Selection, is_below, open_input
+    from harborrl_trainer.data.sources import Selection, open_input
 
-    if not is_below(instruction_path):
-        complain(f"--instruction-path: '{instruction_path}' is not a relative path below the task; name a file there")
-        raise typer.Exit(USAGE)
     order = Order(limit, append, strict, dry_run, task_root, instruction_path)
     converter = Converter(split, agent_name, prompt_key, id_key)
     with one_line_errors():
@@ -101,6 +97,18 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
                 complain(f"{source}: {error}")
         if error:
             raise typer.Exit(REFUSED)
+
+
+def _refuse_odd_options(instruction_path: str, texts: "Mapping[str, str | None]") -> None:
+    from harborrl_trainer.data.sources import is_below
+
+    for option, value in texts.items():
+        if value is not None and not value.strip():
+            complain(f"{option}: is empty, as an unset variable of a shell is; give a value")
+            raise typer.Exit(USAGE)
+    if not is_below(instruction_path):
+        complain(f"--instruction-path: '{instruction_path}' is not a relative path below the task; name a file there")
+        raise typer.Exit(USAGE)
 
 
 def _run(found: "Input", output: Path, converter: "Converter", order: "Order") -> "tuple[Report, str | None]":

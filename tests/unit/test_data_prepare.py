@@ -173,38 +173,6 @@ def test_a_task_that_may_not_be_entered_is_counted_as_dropped() -> None:
         assert [one["rows"] for one in found["dropped"]] == [1]
 
 
-@pytest.mark.parametrize("link", [None, Path.symlink_to, Path.hardlink_to])
-@pytest.mark.parametrize("through_folder", [False, True])
-def test_an_output_that_is_the_input_is_refused_and_keeps_what_would_be_dropped(
-    tmp_path: Path, link: Callable[[Path, Path], None] | None, through_folder: bool
-) -> None:
-    (tmp_path / "in").mkdir()
-    source = write(tmp_path / "in" / "train.jsonl", flat("a"), "not JSON")
-    before, target = source.read_bytes(), source
-    if link is not None:
-        target = tmp_path / "out.jsonl"
-        link(target, source)
-    done = harborrl("--input", source.parent if through_folder else source, "--output", target)
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "is the input as well (train.jsonl)" in done.stderr
-    assert done.stderr.endswith("choose another --output\n")
-    assert source.read_bytes() == before
-
-
-def test_standard_input_that_is_the_output_is_refused(tmp_path: Path) -> None:
-    source = write(tmp_path / "train.jsonl", flat("a"), "not JSON")
-    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", "-", "--output", str(source)]
-    before = source.read_bytes()
-    paths = os.pathsep.join(str(ROOT / part) for part in ("cli", "trainer", "operator"))
-    with source.open() as file:
-        done = subprocess.run(  # noqa: S603 - our own module
-            command, stdin=file, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
-        )
-    assert done.returncode == 1
-    assert "is the input as well (stdin)" in done.stderr
-    assert source.read_bytes() == before
-
-
 def test_appending_keeps_what_is_there_byte_for_byte_and_skips_its_ids(tmp_path: Path, out: Path) -> None:
     out.parent.mkdir()
     old = '{"metadata": {"instance_id": "old", "n": 1.0}, "prompt": "é"}'
