@@ -7,7 +7,7 @@ import pytest
 from support.kube import WORKLOADS
 from support.kubectl import Kubectl
 from support.phases import QUEUED_WAYS, Lives, lives
-from support.queues import TO_DO, Queues, is_installed
+from support.queues import Queues, queues_in
 from support.workspace import Workspace
 
 pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.kueue]
@@ -17,12 +17,8 @@ GONE_SECONDS = 60
 
 @pytest.fixture(scope="module")
 def queues(kubectl: Kubectl, workspace: Workspace) -> Iterator[Queues]:
-    if not is_installed(kubectl):
-        pytest.fail(TO_DO, pytrace=False)
-    queues = Queues(workspace)
-    queues.make()
-    yield queues
-    queues.remove()
+    with queues_in(workspace, kubectl) as queues:
+        yield queues
 
 
 @pytest.fixture(scope="module", params=["running", "absent"])

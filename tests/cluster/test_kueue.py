@@ -11,7 +11,7 @@ import pytest
 
 from support.kube import PODS, RAY_CLUSTERS, Manifest, condition, name_of, status_of
 from support.kubectl import Kubectl
-from support.queues import TO_DO, Queues, is_installed, queue_label
+from support.queues import Queues, queue_label, queues_in
 from support.workspace import Workspace, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kueue]
@@ -23,15 +23,8 @@ SECONDS = 600
 
 @pytest.fixture(scope="module")
 def queues(kubectl: Kubectl, workspace: Workspace) -> Iterator[Queues]:
-    if not is_installed(kubectl):
-        pytest.fail(TO_DO, pytrace=False)
-    queues = Queues(workspace)
-    queues.make()
-    yield queues
-    for name in (NAME, URGENT, NEXT, STUCK, BAD):
-        workspace.delete(name)
-        workspace.until_held(lambda held: not held, name, timeout=120)
-    queues.remove()
+    with queues_in(workspace, kubectl, NAME, URGENT, NEXT, STUCK, BAD) as queues:
+        yield queues
 
 
 def queued(queues: Queues, name: str, priority: str, changes: dict[str, Any] | None = None) -> Manifest:

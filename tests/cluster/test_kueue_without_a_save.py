@@ -12,7 +12,7 @@ import pytest
 from support.kube import Manifest, condition, status_of
 from support.kubectl import Kubectl
 from support.node import signal
-from support.queues import TO_DO, Queues, is_installed
+from support.queues import Queues, queues_in
 from support.workspace import Workspace, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.kueue]
@@ -24,15 +24,8 @@ GRACE_SECONDS = 30
 
 @pytest.fixture(scope="module")
 def queues(kubectl: Kubectl, workspace: Workspace) -> Iterator[Queues]:
-    if not is_installed(kubectl):
-        pytest.fail(TO_DO, pytrace=False)
-    queues = Queues(workspace)
-    queues.make()
-    yield queues
-    for name in (NAME, URGENT):
-        workspace.delete(name)
-        workspace.until_held(lambda held: not held, name, timeout=120)
-    queues.remove()
+    with queues_in(workspace, kubectl, NAME, URGENT) as queues:
+        yield queues
 
 
 def freeze_driver(workspace: Workspace) -> None:

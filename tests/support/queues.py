@@ -1,8 +1,11 @@
 """Kueue's side of a test: queues for trainers and for everything else, and two priorities, in one namespace."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from support.kube import WORKLOADS, Manifest, labels_of
 from support.kubectl import Kubectl
@@ -108,3 +111,17 @@ def is_installed(kubectl: Kubectl) -> bool:
 
 def queue_label(thing: Manifest) -> str | None:
     return labels_of(thing).get("kueue.x-k8s.io/queue-name")
+
+
+@contextmanager
+def queues_in(workspace: Workspace, kubectl: Kubectl, *jobs: str) -> Iterator[Queues]:
+    """Queues as long as the block lasts, then without the jobs that were in them; fails where there is no Kueue."""
+    if not is_installed(kubectl):
+        pytest.fail(TO_DO, pytrace=False)
+    queues = Queues(workspace)
+    queues.make()
+    yield queues
+    for name in jobs:
+        workspace.delete(name)
+        workspace.until_held(lambda held: not held, name, timeout=120)
+    queues.remove()

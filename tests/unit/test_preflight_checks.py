@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from harborrl_trainer.preflight.model import check_model, parameter_count
 from harborrl_trainer.preflight.storage import MIB, check_resume, check_volume, checkpoint_bytes
 from support import jobs
 from support.findings import only_message, told
+from support.permissions import unprivileged_folder
 
 # model
 
@@ -68,16 +68,8 @@ def test_a_damaged_model_is_refused_with_the_damage(tmp_path: Path, damage: Call
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A directory to work in, as a user whom permissions hold: root gives its rights up until the test is over."""
-    with tempfile.TemporaryDirectory() as folder:  # not tmp_path, whose parents only its owner may enter
-        me = os.geteuid()
-        Path(folder).chmod(0o777)
-        if me == 0:
-            os.seteuid(65534)
-        try:
-            yield Path(folder)
-        finally:
-            os.seteuid(me)
+    with unprivileged_folder() as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
