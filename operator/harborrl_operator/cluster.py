@@ -1,5 +1,6 @@
 """The only module that says what to ask of the API server: get, list, create, server-side apply, replace, delete."""
 
+import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from kubernetes.aio import client, config
 from harborrl_operator.constants import API_VERSION, FIELD_MANAGER, KIND, PLURAL
 from harborrl_operator.errors import ClusterError, UnansweredError
 from harborrl_operator.shared_read import SharedRead
-from harborrl_operator.transport import Answer, Request, Send, over_http
+from harborrl_operator.transport import Answer, Request, Send, over_http, patient
 
 PAGE = 500
 """Objects an answer: what kubectl asks for. A page that comes too late (410) fails the pass, which is tried again."""
@@ -56,7 +57,7 @@ class Cluster:
 
     def __init__(self, api: client.ApiClient, send: Send | None = None) -> None:
         self._api = api
-        self._send = send or over_http(api)
+        self._send = send or patient(over_http(api), asyncio.sleep)
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, *, impersonate: str | None = None) -> Self:

@@ -14,6 +14,9 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 
 READS = frozenset({"get", "list"})
 
+MOST_REFUSALS, LONGEST_WAIT_SECONDS = 10, 5.0
+"""client-go asks ten times again as well; ours must also end within a pass."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -34,6 +37,8 @@ class Answer:
 
     status: int
     text: str
+    retry_after: float = 1.0
+    """Seconds that the API server asks to be left alone; its own default is one."""
 
 
 Send = Callable[[Request], Awaitable[Answer]]
@@ -54,11 +59,33 @@ def over_http(api: client.ApiClient) -> Send:
         )
         try:
             response = await api.call_api(*serialized, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-            return Answer(response.status, (await response.read()).decode())
+            return Answer(response.status, (await response.read()).decode(), _retry_after(response.headers))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnansweredError(str(error) or type(error).__name__) from error
 
     return send
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    wish = headers.get("Retry-After", "")
+    return float(wish) if wish.isdecimal() else 1.0
+
+
+def patient(send: Send, sleep: Callable[[float], Awaitable[None]]) -> Send:
+    """Asks again after 429: the API server, or a watch cache that is being filled, did nothing of what was asked.
+
+    A Lease is never waited for: who may not renew it must know at once.
+    """
+
+    async def asked_again(request: Request) -> Answer:
+        for _ in range(MOST_REFUSALS):
+            answer = await send(request)
+            if answer.status != 429 or request.kind == "Lease":
+                return answer
+            await sleep(min(answer.retry_after, LONGEST_WAIT_SECONDS))
+        return await send(request)
+
+    return asked_again
 
 
 def fenced(send: Send, seconds_left: Callable[[], float]) -> Send:
