@@ -1,20 +1,27 @@
 """`python -m harborrl_agent_server`: check the settings, then serve."""
 
+import os
 import signal
 import sys
 from typing import NoReturn
+
+from harborrl_agent_server.guard import Beat, guarded
 
 
 def main() -> int:
     # As process 1 of its container it would not hear SIGTERM without a handler, and what follows takes seconds to
     # import: a pod deleted in that moment would stay for the whole of its grace period, which outlasts a trial.
     signal.signal(signal.SIGTERM, _leave)
+    return guarded(serve) if os.getpid() == 1 else serve(lambda: None)
+
+
+def serve(beat: Beat) -> int:
     from harborrl_agent_server.errors import StartupError  # noqa: PLC0415 - as above
     from harborrl_agent_server.serve import run  # noqa: PLC0415 - as above
     from harborrl_agent_server.settings import settings_from  # noqa: PLC0415 - as above
 
     try:
-        return run(settings_from(sys.argv[1:]))
+        return run(settings_from(sys.argv[1:]), beat=beat)
     except StartupError as error:
         print(f"harborrl_agent_server: {error}", file=sys.stderr)  # noqa: T201 - the one line that an operator reads
         return 64

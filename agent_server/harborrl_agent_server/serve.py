@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.scope import SandboxProvider, Standing
 from harborrl_agent_server.settings import Budgets, Settings
 from harborrl_agent_server.stopping import TRIALS_SHARE, leave
@@ -26,6 +27,9 @@ QUIET = {"HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 CLOSE_SECONDS = 3
 """For uvicorn to send the last answers after the last trial has ended."""
+
+BEAT_SECONDS = 5.0
+"""Between two signs of life to process 1, which waits for nine of them."""
 
 LAST_SECONDS = 5.0
 """For what asyncio still awaits at its end: a leaked trial, a thread on a volume that hangs. Then it leaves."""
@@ -61,14 +65,22 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(settings: Settings, provider: SandboxProvider) -> None:
+async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> None:
     from harborrl_agent_server.app import create_app  # noqa: PLC0415 - Harbor reads the environment when it is imported
 
     await provider.open()
+    beating = asyncio.create_task(_beat_on(beat))
     try:
         await listen(create_app(settings, provider), settings, provider.standing)
     finally:
         await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
+        beating.cancel()
+
+
+async def _beat_on(beat: Beat) -> None:
+    while True:
+        beat()
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaitable[Standing]]) -> None:
@@ -108,8 +120,8 @@ async def announced(server: Server, serving: asyncio.Future[None]) -> None:
         LOG.info("listening on http://%s:%d", host, port)
 
 
-def run(settings: Settings, provider: SandboxProvider | None = None) -> int:
-    """`provider`: by default that of the chosen kind."""
+def run(settings: Settings, provider: SandboxProvider | None = None, beat: Beat = lambda: None) -> int:
+    """`provider`: by default that of the chosen kind; `beat` is called while the event loop turns."""
     os.environ.update(QUIET)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -122,13 +134,13 @@ def run(settings: Settings, provider: SandboxProvider | None = None) -> int:
         settings.tasks_dir,
         settings.trials_dir,
     )
-    asyncio.run(_serve_and_leave(settings, provider or provider_for(settings)))
+    asyncio.run(_serve_and_leave(settings, provider or provider_for(settings), beat))
     return 0
 
 
-async def _serve_and_leave(settings: Settings, provider: SandboxProvider) -> None:
+async def _serve_and_leave(settings: Settings, provider: SandboxProvider, beat: Beat) -> None:
     try:
-        await serve(settings, provider)
+        await serve(settings, provider, beat)
     finally:
         end = threading.Timer(LAST_SECONDS, os._exit, [70])
         end.daemon = True  # it is no reason to stay

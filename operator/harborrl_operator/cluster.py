@@ -163,19 +163,14 @@ class Cluster:
             f"replace {thing['kind']} {meta['name']}",
         )
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
-        """Delete in the background; one that is gone or was replaced meanwhile counts as deleted.
-
-        `grace` in seconds replaces the pod's own, also of one that is being deleted.
-        """
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete in the background; one that is gone or was replaced meanwhile counts as deleted."""
         body: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
             "propagationPolicy": "Background",
         }
-        if grace is not None:
-            body["gracePeriodSeconds"] = grace
         try:
             await self._ask(Request("delete", kind, _path(kind, namespace, name), (), body), f"delete {kind} {name}")
         except ClusterError as error:

@@ -10,7 +10,6 @@ from harborrl_operator import metrics
 from harborrl_operator.applied import Applied
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.errors import ClusterError, JobGoneError
-from harborrl_operator.hung_servers import end_hung_servers
 from harborrl_operator.job_book import JobBook
 from harborrl_operator.liveness import BEAT_SECONDS, Liveness, OutdatedWatchError, heartbeat, live_watchers, unwatched
 from harborrl_operator.models import Settings
@@ -38,7 +37,7 @@ class Runtime:
         self.liveness = Liveness(time.monotonic)
         self.jobs = JobBook()
         self.pod_events = PodEvents()
-        self._sweep_wanted, self._hung_wanted = asyncio.Event(), asyncio.Event()
+        self._sweep_wanted = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         """Each should run until `drain`; one that ends by itself is a fault."""
 
@@ -46,7 +45,6 @@ class Runtime:
         self.tasks = [
             asyncio.create_task(self.queue.run(), name="queue"),
             asyncio.create_task(self._every(SWEEP_SECONDS, self._sweep, self._sweep_wanted), name="sweeper"),
-            asyncio.create_task(self._every(SWEEP_SECONDS, self._end_hung, self._hung_wanted), name="hung servers"),
             asyncio.create_task(self._every(BEAT_SECONDS, self._beat), name="heartbeat"),
         ]
 
@@ -71,7 +69,6 @@ class Runtime:
 
     def sweep_soon(self) -> None:
         self._sweep_wanted.set()
-        self._hung_wanted.set()
 
     def fault(self) -> str | None:
         """What is wrong with this process, None when all is well."""
@@ -103,9 +100,6 @@ class Runtime:
 
     async def _sweep(self) -> None:
         await sweep(self._cluster, self._settings)
-
-    async def _end_hung(self) -> None:
-        await end_hung_servers(self._cluster, self._settings, datetime.now(UTC))
 
     async def _beat(self) -> None:
         for kind in unwatched(self._watchers()):

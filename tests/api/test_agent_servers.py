@@ -1,7 +1,6 @@
 """Versions of an agent server with the real Deployment controller and garbage collector; no kubelet."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -12,11 +11,8 @@ from harborrl_agent_server.sandboxes.standing import Belonging
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import JobIdentity
 from harborrl_operator.cluster import Cluster
-from harborrl_operator.hung_servers import end_hung_servers
-from support import hrl
 from support.passes import (
     Submit,
-    anchor_of,
     conditions,
     eventually,
     job_of,
@@ -26,37 +22,6 @@ from support.passes import (
 )
 
 pytestmark = pytest.mark.api
-
-
-async def test_a_hung_agent_server_is_ended_once_its_job_is_gone_and_not_before(
-    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
-) -> None:
-    """It may take as long as its longest trial to end; kubelet's part, the waiting, is played by a finalizer."""
-    submit()
-    job = await job_of(cluster, namespace)
-    meta = {
-        "name": "agent-1",
-        "namespace": namespace,
-        "labels": anchor_of(job, "x")["metadata"]["labels"] | {"harborrl.dev/role": "agent-server"},
-        "finalizers": ["harborrl.dev/kubelet"],
-    }
-    spec = {
-        "containers": [{"name": "server", "image": "server"}],
-        "terminationGracePeriodSeconds": 7200,
-        "nodeName": "node-1",
-        "automountServiceAccountToken": False,
-    }
-    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    kubectl.ok("delete", "pod", "agent-1", "-n", namespace, "--wait=false")
-    later = datetime.now(UTC) + timedelta(seconds=50)
-    assert await end_hung_servers(cluster, hrl.SETTINGS, later) == 0
-    kubectl.ok("delete", "hrl", "quickstart", "-n", namespace)
-    assert await end_hung_servers(cluster, hrl.SETTINGS, datetime.now(UTC)) == 0
-    assert await end_hung_servers(cluster, hrl.SETTINGS, later) == 1
-    pod = await cluster.get("Pod", namespace, "agent-1")
-    assert pod is not None
-    assert pod["metadata"]["deletionGracePeriodSeconds"] == 1
-    assert await end_hung_servers(cluster, hrl.SETTINGS, later) == 0
 
 
 async def test_a_changed_agent_server_starts_beside_the_old_one_and_takes_its_place_once_it_is_ready(

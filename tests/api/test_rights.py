@@ -147,7 +147,7 @@ async def test_the_charts_rights_suffice_for_all_that_the_operator_does_and_none
 
 
 async def live(installed: Installation, admin: Cluster, limited: Cluster) -> None:
-    """A whole life, a second job of the same name over what the first left, and a pod that hangs."""
+    """A whole life, a second job of the same name over what the first left, and an hour that passes."""
     life = Life(admin, installed.namespace)
     await life.begin()
     for stage in STAGES:

@@ -64,7 +64,7 @@ class Gang(MemoryCluster):
         return await super().create({**thing, "metadata": meta})
 
     @override
-    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         fate = self.fates.get("delete", KEPT)
         if fate == REFUSED:
             raise ClusterError(f"delete {kind} {name}", 403, "denied by a webhook")

@@ -80,7 +80,7 @@ class MemoryCluster(Cluster):
         return dict(thing)
 
     @override
-    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         self.objects.pop((kind, namespace, name), None)
 
 

@@ -65,8 +65,8 @@ class SmallServer:
     async def create(self, thing: Mapping[str, Any]) -> Thing:
         return self._written("create", thing)
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
-        self.writes.append(Write("delete", kind, name, {"uid": uid, "grace": grace}))
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        self.writes.append(Write("delete", kind, name, {"uid": uid}))
         self.objects.pop((kind, namespace, name), None)
 
     def _written(self, verb: str, thing: Mapping[str, Any]) -> Thing:

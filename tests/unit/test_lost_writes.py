@@ -36,11 +36,11 @@ class Losing(MemoryCluster):
         return await super().apply(thing, subresource=subresource)
 
     @override
-    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, grace: int | None = None) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         if self.loses == "deletion":
             raise ClusterError(f"delete {kind} {name}", 403, "denied by a webhook")
         self.done.append(f"delete {kind}/{name}")
-        await super().delete(kind, namespace, name, uid, grace=grace)
+        await super().delete(kind, namespace, name, uid)
 
 
 async def a_pass(cluster: Losing, after: float = 0) -> None:

@@ -7,6 +7,7 @@ those of docs/contracts.md; the last line on standard error is one sentence.
 import argparse
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    if os.getpid() == 1:
+        # The kernel gives process 1 of a container no default for SIGTERM, and what a command imports takes seconds:
+        # the pod would stay for its whole grace period, and with it the GPUs of its gang.
+        signal.signal(signal.SIGTERM, _leave)
     try:
         options = _parser().parse_args(arguments)
         if options.command == "argv":
@@ -47,6 +52,10 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(failure.sentence + "\n")
         sys.stderr.flush()
         return failure.code_for(next(iter(arguments), ""))
+
+
+def _leave(*_: object) -> NoReturn:
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mapping[str, str]) -> int:
