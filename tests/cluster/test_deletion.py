@@ -5,14 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.kube import Manifest, status_of
+from support.kube import PODS, Manifest, status_of
 from support.kubectl import Kubectl, operator_scaled_to_zero
+from support.node import signal
 from support.workspace import Workspace, example
 
 pytestmark = pytest.mark.cluster
 
 NAME = "short"
 GONE_SECONDS = 60
+HANGING_SECONDS = 90
+"""An agent server that hangs gets 45 s from process 1 of its container before that kills it."""
 START_SECONDS = 300
 JOB = example("job.yaml", {"trainer.config.noSaveOptim": True}, name=NAME)
 
@@ -72,3 +75,16 @@ def test_a_job_deleted_without_an_operator_leaves_its_files_alone_as_well(
         workspace.apply(JOB)
     again = workspace.until_job(NAME, lambda job: bool(status_of(job).get("runPath")), timeout=60)
     assert again["status"]["runPath"] != job["status"]["runPath"]
+
+
+def test_a_job_whose_agent_server_hangs_is_gone_soon_after_its_process_1_has_lost_patience(
+    workspace: Workspace,
+) -> None:
+    """Its grace period is as long as its longest trial, and a kubelet does not shorten one that runs."""
+    running(workspace)
+    selector = f"harborrl.dev/job={NAME},harborrl.dev/role=agent-server"
+    (pod,) = workspace.kube.objects(PODS, workspace.namespace, selector)
+    (container,) = pod["status"]["containerStatuses"]
+    signal(workspace, container["containerID"].rpartition("/")[2], "STOP", but_first=True)
+    workspace.delete(NAME)
+    workspace.until_held(lambda held: not held, NAME, timeout=HANGING_SECONDS)

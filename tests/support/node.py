@@ -16,9 +16,11 @@ _POD: Manifest = {
 }
 
 
-def signal(workspace: Workspace, container: str, name: str) -> None:
-    """Send signal `name` (KILL, STOP) to every process of the container with this id."""
+def signal(workspace: Workspace, container: str, name: str, *, but_first: bool = False) -> None:
+    """Send signal `name` (KILL, STOP) to every process of the container with this id, its process 1 perhaps aside."""
     found = f"grep -qs {container} $p/cgroup"
+    if but_first:
+        found += " && ! grep -qs '^NSpid:.*[[:space:]]1$' $p/status"
     script = f"for p in /proc/[0-9]*; do {found} && kill -s {name} ${{p#/proc/}} && n=1; done; [ $n ]"
     image = {
         "name": "kill",
