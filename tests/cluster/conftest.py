@@ -57,6 +57,13 @@ def workspace(kubectl: Kubectl, kube: Kube) -> Iterator[Workspace]:
         workspace.remove()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _room_for_the_next(workspace: Workspace) -> Iterator[None]:
+    """The checkpoints of all modules together are some 40 GB: a whole run filled its machine's disk."""
+    yield
+    workspace.make_room()
+
+
 def _dev_clusters_kubeconfig() -> str:
     command = [sys.executable, "-m", "devcluster", "kubeconfig"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603 - our own module

@@ -54,7 +54,10 @@ _READER: Manifest = {
                 "imagePullPolicy": "IfNotPresent",
                 "command": ["sleep", "infinity"],
                 "workingDir": "/volume",
-                "volumeMounts": [{"name": "volume", "mountPath": "/volume", "readOnly": True}],
+                "volumeMounts": [
+                    {"name": "volume", "mountPath": "/volume", "readOnly": True},
+                    {"name": "volume", "mountPath": "/room"},
+                ],
             }
         ],
         "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": "quickstart"}}],
@@ -170,6 +173,14 @@ class Workspace:
 
     def _in_sandboxes(self, name: str) -> str:
         return f"harborrl.dev/job={name},harborrl.dev/job-namespace={self.namespace}"
+
+    def make_room(self) -> None:
+        """Drop the checkpoints of runs whose job is gone; they outlast it on purpose, half a gigabyte each."""
+        kept = " ".join(str(status_of(job).get("runPath", "-")) for job in self.kube.objects(JOBS, self.namespace))
+        script = (
+            f'cd /room/checkpoints && for r in {self.namespace}/*; do [[ " {kept} " = *" $r "* ]] || rm -rf "$r"; done'
+        )
+        self.kubectl.ok("exec", "reader", "--", "bash", "-c", f"[ ! -d /room/checkpoints ] || {{ {script}; }}")
 
     def read(self, script: str) -> str:
         """What a shell script prints in the root of the volume."""
