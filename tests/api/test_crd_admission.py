@@ -95,6 +95,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ],
     ("an unknown engine", {"trainer.engine": "verl"}, "Unsupported value"),
     ("a number out of range", {"retries.maxAttempts": 0}, "should be greater than or equal to 1"),
+    ("a quantity below nothing", {"trainer.sharedMemory": -1}, "should be greater than or equal to 0"),
+    ("a request below nothing", {"trainer.resources": {"requests": {"cpu": -1}}}, "greater than or equal to 0"),
     ("a learning rate of nothing", {"trainer.config.lr": 0}, "spec.trainer.config.lr"),
     ("a moment that never decays", {"trainer.config.adamBeta2": 1}, "spec.trainer.config.adamBeta2"),
 ]

@@ -84,6 +84,7 @@ def test_the_examples_are_admitted(name: str) -> None:
         ({"trainer": []}, "spec.trainer: is a list, must be an object"),
         ({"queueName": "Not A Name"}, "spec.queueName: is 'Not A Name', must match"),
         ({"trainer": {"sharedMemory": 1.5}}, "spec.trainer.sharedMemory: is 1.5, must be a whole number or a text"),
+        ({"trainer": {"sharedMemory": -1}}, "spec.trainer.sharedMemory: is -1, must be at least 0"),
         ({"trainer": {"env": [{"value": "x"}]}}, "spec.trainer.env[0].name: is required; add it"),
         ({"trainer": {"tolerations": [None]}}, "spec.trainer.tolerations[0]: is null"),
         ({"data": {"tasks": {}}}, "spec.data: spec.data needs exactly one of jsonl and tasks"),
