@@ -13,7 +13,7 @@ from kubernetes.aio import client, config
 from harborrl_operator.constants import API_VERSION, FIELD_MANAGER, KIND, PLURAL
 from harborrl_operator.errors import ClusterError, UnansweredError
 from harborrl_operator.shared_read import SharedRead
-from harborrl_operator.transport import Answer, Request, Send, over_http, patient
+from harborrl_operator.transport import APPLY, Answer, Request, Send, over_http, patient
 
 PAGE = 500
 """Objects an answer: what kubectl asks for. A page that comes too late (410) fails the pass, which is tried again."""
@@ -137,7 +137,7 @@ class Cluster:
             path,
             (("fieldManager", FIELD_MANAGER), ("force", "true")),
             thing,
-            "application/apply-patch+yaml",
+            APPLY,
         )
         return await self._ask(request, f"apply {thing['kind']} {meta['name']}")
 

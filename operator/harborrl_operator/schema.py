@@ -32,9 +32,9 @@ def _convert(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
     node = _unwrap(node, definitions)
     types = sorted(option.get("type", "") for option in node.get("anyOf", ()))
     if types == ["integer", "string"]:
-        text = next(option for option in node["anyOf"] if option["type"] == "string")
-        pattern = {"pattern": text["pattern"]} if "pattern" in text else {}
-        return {"x-kubernetes-int-or-string": True, **pattern, **_described(node)}
+        # Numbers are judged by the bounds, texts by the pattern.
+        rules = {key: option[key] for option in node["anyOf"] for key in _KEPT if key in option and key != "type"}
+        return {"x-kubernetes-int-or-string": True, **rules, **_described(node)}
     out = {key: node[key] for key in _KEPT if key in node}
     for bound in ("Minimum", "Maximum"):
         # JSON schema has a number there, OpenAPI 3.0 a flag beside the bound.

@@ -1,6 +1,8 @@
 """One request to the API server and its answer; what counts, fences or breaks requests wraps round this."""
 
 import asyncio
+import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,8 @@ from kubernetes.aio import client
 from harborrl_operator.errors import NotLeadingError, UnansweredError
 
 REQUEST_TIMEOUT_SECONDS = 30.0
+
+APPLY = "application/apply-patch+yaml"
 
 READS = frozenset({"get", "list"})
 
@@ -49,12 +53,15 @@ _METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "pat
 
 def over_http(api: client.ApiClient) -> Send:
     async def send(request: Request) -> Answer:
+        is_yaml = request.content_type == APPLY
+        # The client would write YAML as it writes JSON; what has a parameter it sends as it is.
+        content_type = f"{APPLY}; charset=utf-8" if is_yaml else request.content_type
         serialized = await api.param_serialize(
             _METHODS[request.verb],
             request.path,
             query_params=list(request.query),
-            header_params={"Accept": "application/json", "Content-Type": request.content_type},
-            body=request.body,
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=json_in_yaml(request.body) if is_yaml else request.body,
             auth_settings=["BearerToken"],
         )
         try:
@@ -86,6 +93,19 @@ def patient(send: Send, sleep: Callable[[float], Awaitable[None]]) -> Send:
         return await send(request)
 
     return asked_again
+
+
+def json_in_yaml(body: Mapping[str, Any] | None) -> str:
+    """JSON that is YAML of the same text: YAML knows no pairs of surrogates, and no bare control characters.
+
+    Half a pair becomes U+FFFD, as in JSON that the API server reads.
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"\\u{0xFFFD if 0xD800 <= code <= 0xDFFF else code:04x}"
+
+    return re.sub("[\x7f-\uffff]", escaped, json.dumps(body, ensure_ascii=False))
 
 
 def fenced(send: Send, seconds_left: Callable[[], float]) -> Send:

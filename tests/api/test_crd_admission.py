@@ -95,6 +95,17 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ],
     ("an unknown engine", {"trainer.engine": "verl"}, "Unsupported value"),
     ("a number out of range", {"retries.maxAttempts": 0}, "should be greater than or equal to 1"),
+    ("a quantity below nothing", {"trainer.sharedMemory": -1}, "should be greater than or equal to 0"),
+    ("a request below nothing", {"trainer.resources": {"requests": {"cpu": -1}}}, "greater than or equal to 0"),
+    *[
+        (f"a toleration that no pod may have: {toleration}", {"trainer.tolerations": [toleration]}, says)
+        for toleration, says in (
+            ({"effect": "NoSchedule"}, "needs operator Exists"),
+            ({"key": "a", "operator": "Exists", "value": "b"}, "takes no value"),
+            ({"key": "a", "tolerationSeconds": 5}, "is for effect NoExecute alone"),
+            ({"key": "a b"}, "spec.trainer.tolerations[0].key"),
+        )
+    ],
     ("a learning rate of nothing", {"trainer.config.lr": 0}, "spec.trainer.config.lr"),
     ("a moment that never decays", {"trainer.config.adamBeta2": 1}, "spec.trainer.config.adamBeta2"),
 ]
@@ -142,6 +153,8 @@ def test_is_accepted(submit: Submit, base: dict[str, Any], name: str) -> None:
             "data.tasks": {"root": "x/.hidden", "glob": "..*", "instructionPath": "a/b.md"},
         },
         {"trainer.preset": "p", "trainer.config": {}, "agentServer.maxConcurrent": 8},
+        {"trainer.tolerations": [{"operator": "Exists"}, {"key": "a.b/c"}]},
+        {"trainer.tolerations": [{"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 0}]},
     ],
     ids=str,
 )

@@ -26,7 +26,9 @@ def values_of(schema: dict[str, Any], name: str) -> st.SearchStrategy[Any]:
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):
-        return st.one_of(st.integers(0, 10**12), st.from_regex(schema["pattern"], fullmatch=True))
+        return st.one_of(
+            st.integers(schema["minimum"], schema["maximum"]), st.from_regex(schema["pattern"], fullmatch=True)
+        )
     if schema["type"] == "array":
         return st.lists(values_of(schema["items"], name), min_size=schema.get("minItems", 0), max_size=2)
     if schema["type"] == "object":

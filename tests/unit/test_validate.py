@@ -83,7 +83,20 @@ def test_the_examples_are_admitted(name: str) -> None:
         ({"trainer": {"recipeArgs": 1}}, "spec.trainer.recipeArgs: is 1, must be a text; put it in quotes"),
         ({"trainer": []}, "spec.trainer: is a list, must be an object"),
         ({"queueName": "Not A Name"}, "spec.queueName: is 'Not A Name', must match"),
+        (
+            {"trainer": {"tolerations": [{"key": "a"}, {"effect": "NoSchedule"}]}},
+            "spec.trainer.tolerations[1]: without a key it bears any taint and needs operator Exists",
+        ),
+        (
+            {"trainer": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
+            "spec.trainer.tolerations[0]: operator Exists takes no value",
+        ),
+        (
+            {"trainer": {"tolerations": [{"key": "a", "tolerationSeconds": 0}]}},
+            "spec.trainer.tolerations[0]: tolerationSeconds is for effect NoExecute alone",
+        ),
         ({"trainer": {"sharedMemory": 1.5}}, "spec.trainer.sharedMemory: is 1.5, must be a whole number or a text"),
+        ({"trainer": {"sharedMemory": -1}}, "spec.trainer.sharedMemory: is -1, must be at least 0"),
         ({"trainer": {"env": [{"value": "x"}]}}, "spec.trainer.env[0].name: is required; add it"),
         ({"trainer": {"tolerations": [None]}}, "spec.trainer.tolerations[0]: is null"),
         ({"data": {"tasks": {}}}, "spec.data: spec.data needs exactly one of jsonl and tasks"),

@@ -70,6 +70,7 @@ def broken(spec: Spec, messages: Mapping[str, str]) -> Iterator[Finding]:
         if is_broken(spec):
             yield Finding(path, messages[begins])
     yield from _environment(spec)
+    yield from _tolerations(spec)
 
 
 def _environment(spec: Spec) -> Iterator[Finding]:
@@ -79,6 +80,19 @@ def _environment(spec: Spec) -> Iterator[Finding]:
             yield Finding(path, f"{name} looks like a secret: put it into a Secret and use valueFrom.secretKeyRef")
         if name.startswith("HARBORRL_") or name in ("POD_NAME", "POD_NAMESPACE"):
             yield Finding(path, f"{name} is set by the operator: remove the variable")
+
+
+def _tolerations(spec: Spec) -> Iterator[Finding]:
+    for at, toleration in enumerate(_part(spec, "trainer").get("tolerations") or ()):
+        path, exists = f"spec.trainer.tolerations[{at}]", toleration.get("operator") == "Exists"
+        if not exists and not toleration.get("key"):
+            yield Finding(path, "without a key it bears any taint and needs operator Exists: set it, or name the key")
+        if exists and toleration.get("value"):
+            yield Finding(path, "operator Exists takes no value: remove it, or use Equal")
+        if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
+            yield Finding(
+                path, "tolerationSeconds is for effect NoExecute alone: set that effect, or remove the seconds"
+            )
 
 
 def name_fault(name: Any) -> Iterator[Finding]:

@@ -30,8 +30,8 @@ def faults(value: Any, schema: Schema, path: str) -> Iterator[Finding]:
     if schema.get("x-kubernetes-int-or-string"):
         if type(value) not in (int, str):
             yield Finding(path, f"is {_kind(value)}, must be a whole number or a text")
-        elif isinstance(value, str):
-            yield from _text(value, schema, path)
+        else:
+            yield from _scalar(value, schema, path)
         return
     expected = str(schema.get("type", ""))
     if expected and not _is(value, expected):

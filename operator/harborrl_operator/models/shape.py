@@ -2,14 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, JsonValue
 
-from harborrl_operator.models.base import LINES, TEXT, Model
+from harborrl_operator.models.base import LINES, Model
 
-LabelKey = Annotated[
-    str,
-    Field(pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=317),
-]
+_LABEL_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+
+LabelKey = Annotated[str, Field(pattern=f"^{_LABEL_KEY}$", max_length=317)]
 """Key of a node label, or name of an extended resource."""
 
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)]
@@ -17,10 +16,29 @@ LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 
 
+_TOLERATION_RULES: list[JsonValue] = [
+    {
+        "rule": "self.operator == 'Exists' || self.key != ''",
+        "message": "a toleration without a key bears any taint and needs operator Exists: set it, or name the key",
+    },
+    {
+        "rule": "self.operator != 'Exists' || self.value == ''",
+        "message": "operator Exists takes no value: remove it, or use Equal",
+    },
+    {
+        "rule": "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+        "message": "tolerationSeconds is for effect NoExecute alone: set that effect, or remove the seconds",
+    },
+]
+"""What the API server says of the same in a pod, which here would be a trainer that cannot be made."""
+
+
 class Toleration(Model):
     """A node taint that the trainer pods bear, as in a pod."""
 
-    key: Annotated[str, Field(max_length=317, json_schema_extra=TEXT)] = ""
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _TOLERATION_RULES})
+
+    key: Annotated[str, Field(max_length=317, json_schema_extra={"pattern": f"^({_LABEL_KEY})?$"})] = ""
     """Key of the taint. Empty with `operator: Exists`: any taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
     """`Exists` ignores the value. Default Equal, as in a pod."""
