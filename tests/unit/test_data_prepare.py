@@ -108,13 +108,6 @@ def test_strict_writes_nothing_when_a_row_is_dropped(tmp_path: Path, out: Path) 
     assert not out.exists()
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "x"])
-def test_a_limit_of_no_row_is_a_wrong_command_line(tmp_path: Path, out: Path, limit: str) -> None:
-    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("a")), "--output", out, "--limit", limit)
-    assert done.exit_code == 2
-    assert not out.exists()
-
-
 def test_the_limit_counts_rows_that_are_written(tmp_path: Path, out: Path) -> None:
     rows = write(tmp_path / "in.jsonl", "nope", flat("a"), flat("a"), flat("b"), flat("c"))
     found = report("--input", rows, "--output", out, "--limit", 2)
@@ -141,22 +134,6 @@ def test_a_dry_run_reports_and_leaves_everything_alone(tmp_path: Path, out: Path
     found = report("--input", write(tmp_path / "in.jsonl", flat("a")), "--output", out, "--dry-run")
     assert (found["written"], found["changed"]) == (1, False)
     assert not out.parent.exists()
-
-
-@pytest.mark.parametrize("option", ["--input", "--split", "--agent-name"])
-def test_an_empty_option_is_a_wrong_command_line_and_reads_no_folder(tmp_path: Path, out: Path, option: str) -> None:
-    source = write(tmp_path / "in.jsonl", flat("a"))
-    done = harborrl("--input", source, "--output", out, option, "")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"{option}: is empty, as an unset variable of a shell is; give a value\n"
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("path", ["../../x.md", "/etc/passwd", ".", ""])
-def test_an_instruction_outside_the_task_is_a_wrong_command_line(tmp_path: Path, out: Path, path: str) -> None:
-    done = harborrl("--input", tmp_path, "--output", out, "--instruction-path", path)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"--instruction-path: '{path}' is not a relative path below the task; name a file there\n"
 
 
 def test_a_task_that_may_not_be_entered_is_counted_as_dropped() -> None:
@@ -219,13 +196,10 @@ def test_rows_may_come_from_standard_input(out: Path) -> None:
     assert ids(out) == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("train.json", "must end in .jsonl"), ("folder.jsonl", "is no regular file")]
-)
-def test_an_output_that_miles_would_not_read_is_refused(tmp_path: Path, name: str, message: str) -> None:
+def test_an_output_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.jsonl").mkdir()
-    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("a")), "--output", tmp_path / name)
-    assert (done.exit_code, message in done.stderr) == (1, True)
+    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("a")), "--output", tmp_path / "folder.jsonl")
+    assert (done.exit_code, "is no regular file" in done.stderr) == (1, True)
 
 
 def environment() -> dict[str, str]:
