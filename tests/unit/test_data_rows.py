@@ -77,7 +77,7 @@ def test_what_is_no_object_is_named(row: Any) -> None:
         ("a b", Cause.INVALID_ID),
         ("a\n", Cause.INVALID_ID),
         ("ä", Cause.INVALID_ID),
-        ("a" * 256, Cause.INVALID_ID),
+        ("a" * 129, Cause.INVALID_ID),
         (True, Cause.INVALID_ID),
         (1.5, Cause.INVALID_ID),
         (["a"], Cause.INVALID_ID),

@@ -105,6 +105,12 @@ def test_a_task_with_an_empty_or_missing_instruction_is_reported(tmp_path: Path)
     assert "cannot read instruction.md" in bad["gone"].problem
 
 
+def test_a_task_whose_name_no_agent_server_takes_is_reported(tmp_path: Path) -> None:
+    task(tmp_path, "two words")
+    (bad,) = read_tasks(TaskSource(root=tmp_path)).bad_rows
+    assert (bad.where, "has an id that no task directory may have ('two words'" in bad.problem) == ("two words", True)
+
+
 def test_an_absolute_glob_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"correct data\.tasks"):
         read_tasks(TaskSource(root=tmp_path, glob="/etc/*"))
@@ -142,13 +148,6 @@ def test_nothing_can_be_drawn_from_no_prompts() -> None:
 
 
 PINNED = [2, 3, 1, 5, 4, 0, 2, 1]
-
-
-def test_a_row_nested_too_deeply_is_a_bad_row_beside_the_good_ones(tmp_path: Path) -> None:
-    deep = '{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}"
-    found = read_jsonl(jsonl(tmp_path, deep, row("a")))
-    assert [(bad.where, bad.problem) for bad in found.bad_rows] == [("train.jsonl:1", "is nested too deeply")]
-    assert [prompt.instance_id for prompt in found.prompts] == ["a"]
 
 
 @pytest.fixture

@@ -4,16 +4,13 @@ Three shapes are told apart by their keys (docs/data.md): a finished row, and fl
 Terminal-Bench's columns. All columns are kept as metadata but those that would be taken for something else.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from harborrl_trainer.data.causes import Cause
+from harborrl_trainer.prompt_rows import INSTANCE_ID
 from harborrl_trainer.rollout.reserved import RESERVED
-
-INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""A directory's name that needs no quoting and cannot lead out of the task root; file systems take 255 bytes."""
 
 STRIPPED_KEYS = RESERVED
 """Never taken over from a data set: what both engines would mistake for a trial's own."""
