@@ -77,6 +77,13 @@ def test_a_missing_data_set_is_a_configuration_error(tmp_path: Path) -> None:
         read_prompts(Data(jsonl=tmp_path / "none.jsonl"))
 
 
+@pytest.mark.parametrize("name", ["train.parquet", "train.jsonl.gz", "train.json"])
+def test_a_data_set_in_another_format_is_no_row_of_garbage_but_has_to_be_converted(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PAR1")
+    with pytest.raises(ConfigurationError, match=rf"prepare --input {name} --output train\.jsonl` makes one"):
+        read_prompts(Data(jsonl=tmp_path / name))
+
+
 def test_task_directories_become_prompts_by_name(tmp_path: Path) -> None:
     task(tmp_path, "b-sort")
     task(tmp_path, "a-greet", "greet\n")

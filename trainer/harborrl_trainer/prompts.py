@@ -37,6 +37,11 @@ def read_prompts(data: Data) -> PromptSet:
 
 def read_jsonl(path: Path) -> PromptSet:
     """Rows `{prompt, metadata: {instance_id, ...}}`, one a line; blank lines are skipped."""
+    if path.suffix not in ("", ".jsonl"):  # a pipe has none
+        raise ConfigurationError(
+            f"{path}: is no .jsonl, which the engines read; `harborrl data prepare --input {path.name} --output"
+            f" {path.name.partition('.')[0]}.jsonl` makes one"
+        )
     prompts: list[Prompt] = []
     bad: list[BadRow] = []
     stripped: Counter[str] = Counter()
