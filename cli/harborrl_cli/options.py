@@ -68,7 +68,7 @@ def below(option: str, what: str) -> Callable[[str], str]:
 def _readable(option: str, given: Path, *, folder: bool) -> Path:
     try:
         is_folder = given.is_dir() if given.exists() else None
-        readable = os.access(given, os.R_OK | os.X_OK if folder else os.R_OK)
+        readable = os.access(given, os.R_OK | os.X_OK if folder else os.R_OK, effective_ids=True)
     except OSError as error:
         refuse(option, f"{given} cannot be read ({error.strerror}); correct it")
     if is_folder is None:
