@@ -185,10 +185,15 @@ def _document(report: "Report", described: str, output: Path, error: str | None,
 
 
 def _print(report: "Report", described: str, output: Path, *, written: bool) -> None:
+    from harborrl_trainer.data.causes import Cause
+
     kept = f", {report.kept} kept" if report.kept else ""
     stopped = ", stopped at the limit" if report.stopped_at_limit else ""
     say(f"{clean(described)}: {report.read} rows read{stopped}")
     for cause, rows in report.dropped.most_common():
+        if cause == Cause.IN_OUTPUT:
+            say(f"  {rows} {cause}")
+            continue
         first = report.where[cause]
         more = f" and {rows - len(first)} more" if rows > len(first) else ""
         say(f"  {rows} dropped, {cause}: {clean(', '.join(first))}{more}")

@@ -16,42 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from harborrl_cli.__main__ import app
 from harborrl_trainer.data import output
 from harborrl_trainer.data.prepare import Order, prepare
 from harborrl_trainer.data.rows import Converter
 from harborrl_trainer.data.sources import Input, Part
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.prompts import read_jsonl
+from support.data_command import flat, harborrl, ids, report, write
 from support.miles_upstream import miles_file
 from support.permissions import unprivileged_folder
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def flat(instance_id: str, text: str = "do it", **columns: Any) -> dict[str, Any]:
-    return {"instance_id": instance_id, "problem_statement": text, **columns}
-
-
-def write(path: Path, *rows: Any) -> Path:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return path
-
-
-def harborrl(*words: object, stdin: str = "") -> Result:
-    return CliRunner().invoke(app, [str(word) for word in ("data", "prepare", *words)], input=stdin)
-
-
-def report(*words: object) -> dict[str, Any]:
-    done = harborrl(*words, "--json")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return {**found, "exit": done.exit_code}
-
-
-def ids(path: Path) -> list[str]:
-    return [json.loads(line)["metadata"]["instance_id"] for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -148,34 +124,6 @@ def test_a_task_that_may_not_be_entered_is_counted_as_dropped() -> None:
             (folder / "tasks" / "closed").chmod(0o700)
         assert (found["exit"], found["written"]) == (0, 1)
         assert [one["rows"] for one in found["dropped"]] == [1]
-
-
-def test_appending_keeps_what_is_there_byte_for_byte_and_skips_its_ids(tmp_path: Path, out: Path) -> None:
-    out.parent.mkdir()
-    old = '{"metadata": {"instance_id": "old", "n": 1.0}, "prompt": "é"}'
-    out.write_text(old)
-    found = report("--input", write(tmp_path / "in.jsonl", flat("old"), flat("new")), "--output", out, "--append")
-    assert out.read_text().splitlines()[0] == old
-    assert ids(out) == ["old", "new"]
-    assert (found["kept"], found["written"]) == (1, 1)
-    assert found["dropped"] == [{"cause": "already in the output", "rows": 1, "first": ["in.jsonl:1"]}]
-
-
-def test_appending_twice_changes_nothing_and_is_no_failure(tmp_path: Path, out: Path) -> None:
-    rows = write(tmp_path / "in.jsonl", flat("a"), flat("b"))
-    assert harborrl("--input", rows, "--output", out, "--append").exit_code == 0
-    once = out.read_bytes()
-    assert harborrl("--input", rows, "--output", out, "--append").exit_code == 0
-    assert out.read_bytes() == once
-
-
-def test_appending_to_a_file_that_no_engine_reads_whole_changes_nothing(tmp_path: Path, out: Path) -> None:
-    out.parent.mkdir()
-    write(out, flat("a"))
-    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("b")), "--output", out, "--append")
-    assert done.exit_code == 1
-    assert "train.jsonl:1: is not a row with metadata.instance_id, so --append changed nothing" in done.stderr
-    assert out.read_text() == json.dumps(flat("a")) + "\n"
 
 
 def test_without_append_the_file_is_replaced_and_keeps_its_mode(tmp_path: Path, out: Path) -> None:

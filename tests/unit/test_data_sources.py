@@ -135,6 +135,16 @@ def test_task_directories_become_rows_in_order(tmp_path: Path) -> None:
     assert [row["metadata"]["instance_id"] for row in read(tmp_path, glob="[ab]")] == ["a", "b"]
 
 
+def test_a_task_directorys_row_is_placed_by_its_name_and_a_files_by_its_line(tmp_path: Path) -> None:
+    for name in ("b", "two words"):
+        (tmp_path / "tasks" / name).mkdir(parents=True)
+        (tmp_path / "tasks" / name / "task.toml").touch()
+    (tmp_path / "rows.jsonl").write_bytes(lines(*ROWS))
+    (tasks,) = open_input(str(tmp_path / "tasks"), Selection()).parts
+    (file,) = open_input(str(tmp_path / "rows.jsonl"), Selection()).parts
+    assert (tasks.place(2), file.place(2)) == ("two words", "rows.jsonl:2")
+
+
 def test_a_folder_of_data_files_is_read_by_split(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train-00000-of-00002.jsonl").write_bytes(lines(ROWS[0]))

@@ -33,6 +33,12 @@ class Part:
     rows: Callable[[], Iterator[Numbered]]
     file: Path | None = None
     """What the rows come from, where it is one file: it must not be the output as well."""
+    titles: Sequence[str] = ()
+    """What people call the rows, where that is not their line."""
+
+    def place(self, number: int) -> str:
+        """Of row `number`, for a report."""
+        return self.titles[number - 1] if self.titles else f"{self.name}:{number}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,8 @@ def _folder(root: Path, selection: Selection) -> Input:
     except OSError as error:
         raise _closed(root, error) from error
     if directories := task_directories(source):
-        part = Part(root.name, lambda: _tasks(directories, source))
+        names = [directory.relative_to(root).as_posix() for directory in directories]
+        part = Part(root.name, lambda: _tasks(names, source), titles=names)
         return Input([part], f"{len(directories)} task directories of {root}")
     names, card = _listed(root)
     chosen = splits.files_of(names, card, selection.split, selection.config, str(root))
@@ -109,11 +116,10 @@ def _closed(root: Path, error: OSError) -> ConfigurationError:
     )
 
 
-def _tasks(directories: Sequence[Path], source: TaskSource) -> Iterator[Numbered]:
-    for number, directory in enumerate(directories, 1):
-        name = directory.relative_to(source.root).as_posix()
+def _tasks(names: Sequence[str], source: TaskSource) -> Iterator[Numbered]:
+    for number, name in enumerate(names, 1):
         try:
-            text = (directory / source.instruction_path).read_text(encoding="utf-8")
+            text = (source.root / name / source.instruction_path).read_text(encoding="utf-8")
         except FileNotFoundError:
             yield number, {"instance_id": name}
         except (OSError, UnicodeDecodeError):
