@@ -94,9 +94,11 @@ TaskRoot = Annotated[
     ),
 ]
 Glob = Annotated[
-    str,
+    str | None,
     typer.Option(
-        metavar="PATTERN", parser=options.below("--glob", "folder"), help="Which task directories of a folder."
+        metavar="PATTERN",
+        parser=options.below("--glob", "folder"),
+        help="Which task directories of a folder. Unset: all.",
     ),
 ]
 InstructionPath = Annotated[
@@ -125,7 +127,7 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
     id_key: IdKey = None,
     append: Append = False,
     task_root: TaskRoot = None,
-    glob: Glob = "*",
+    glob: Glob = None,
     instruction_path: InstructionPath = "instruction.md",
     strict: Strict = False,
     dry_run: DryRun = False,
@@ -137,12 +139,15 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
     """
     from harborrl_trainer.data.prepare import Order
     from harborrl_trainer.data.rows import Converter
-    from harborrl_trainer.data.sources import Selection, open_input
+    from harborrl_trainer.data.sources import OptionError, Selection, open_input
 
     order = Order(limit, append, strict, dry_run, task_root, instruction_path)
     converter = Converter(split, agent_name, prompt_key, id_key)
     with one_line_errors():
-        found = open_input(source, Selection(split, config, revision, glob, instruction_path))
+        try:
+            found = open_input(source, Selection(split, config, revision, glob, instruction_path))
+        except OptionError as wrong:
+            options.refuse(wrong.option, wrong.said)
         report, error = _run(found, output, converter, order)
         if json:
             as_json(_document(report, found.described, output, error, dry_run=dry_run))

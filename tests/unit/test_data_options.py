@@ -65,3 +65,36 @@ def test_an_output_whose_name_miles_would_not_read_is_a_wrong_command_line(sourc
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("--output: ")
     assert done.stderr.endswith("out.json must end in .jsonl, the suffix by which Miles chooses its reader\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "below"),
+    [("--config", ""), ("--revision", ""), ("--glob", ""), ("--revision", "tasks"), ("--config", "tasks")],
+)
+def test_an_option_that_the_input_has_no_use_for_is_not_ignored(source: Path, option: str, below: str) -> None:
+    (source.parent / "tasks" / "a").mkdir(parents=True)
+    (source.parent / "tasks" / "a" / "instruction.md").write_text("do it")
+    done = harborrl(source, "--input", source.parent / below if below else source, option, "x")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"{option}: 'x' chooses nothing in this input; leave it out\n"
+
+
+@pytest.mark.parametrize("pattern", ["/etc/*", "../*", "."])
+def test_a_pattern_that_leads_out_of_the_folder_is_a_wrong_command_line(source: Path, pattern: str) -> None:
+    done = harborrl(source, "--input", source.parent, "--glob", pattern)
+    said = f"--glob: '{pattern}' is not a relative path below the folder; name one that is\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", said)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("zzz*", "no task directory matches --glob 'zzz*'; correct one of them"),
+        ("a**", "cannot list tasks with glob 'a**' (Invalid pattern: '**' can only be an entire path component)"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_named(source: Path, pattern: str, said: str) -> None:
+    done = harborrl(source, "--input", source.parent, "--glob", pattern)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{source.parent}: {said}")
+    assert "data.tasks" not in done.stderr

@@ -118,9 +118,10 @@ def test_a_task_whose_name_no_agent_server_takes_is_reported(tmp_path: Path) -> 
     assert (bad.where, "has an id that no task directory may have ('two words'" in bad.problem) == ("two words", True)
 
 
-def test_an_absolute_glob_is_a_configuration_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"correct data\.tasks"):
-        read_tasks(TaskSource(root=tmp_path, glob="/etc/*"))
+@pytest.mark.parametrize("glob", ["/etc/*", "."])
+def test_a_glob_that_selects_no_directories_of_the_root_is_a_configuration_error(tmp_path: Path, glob: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"correct data\.tasks\.glob"):
+        read_tasks(TaskSource(root=tmp_path, glob=glob))
 
 
 orders = st.builds(PromptOrder, count=st.integers(1, 20), seed=st.integers(0, 99), shuffle=st.booleans())

@@ -85,13 +85,16 @@ def read_tasks(source: TaskSource) -> PromptSet:
     return PromptSet(tuple(prompts), tuple(bad))
 
 
-def task_directories(source: TaskSource) -> list[Path]:
-    """Selected directories that are tasks (`is_task`). ConfigurationError when the glob cannot be listed."""
+def task_directories(source: TaskSource, setting: str = "data.tasks.glob") -> list[Path]:
+    """Selected directories that are tasks (`is_task`).
+
+    ConfigurationError when the glob cannot be listed, which names `setting`, where it was given.
+    """
     try:
         found = sorted(source.root.glob(source.glob))
-    except (OSError, ValueError, NotImplementedError) as error:
+    except (OSError, ValueError, NotImplementedError, IndexError) as error:  # IndexError: the pattern `.`
         raise ConfigurationError(
-            f"{source.root}: cannot list tasks with glob '{source.glob}' ({_reason(error)}); correct data.tasks"
+            f"{source.root}: cannot list tasks with glob '{source.glob}' ({_reason(error)}); correct {setting}"
         ) from error
     return [path for path in found if is_task(path, source.instruction_path)]
 

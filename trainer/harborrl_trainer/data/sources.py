@@ -25,6 +25,14 @@ _HUB_ID = re.compile(r"(hf://datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A
 _STDIN = Path("/dev/stdin")
 
 
+class OptionError(ConfigurationError):
+    """An option that the input has no use for: the command line is wrong, not the data."""
+
+    def __init__(self, option: str, said: str) -> None:
+        super().__init__(f"{option}: {said}")
+        self.option, self.said = option, said
+
+
 @dataclass(frozen=True)
 class Part:
     """One file of the input, or all task directories."""
@@ -55,18 +63,29 @@ class Selection:
     split: str = "train"
     config: str | None = None
     revision: str | None = None
-    glob: str = "*"
+    glob: str | None = None
+    """Unset: all."""
     instruction_path: str = "instruction.md"
+
+    def refuse_unread(self, *names: str) -> None:
+        """Raises OptionError where one of these is set: it would be ignored, and what it was to choose be missed."""
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                raise OptionError(f"--{name}", f"'{value}' chooses nothing in this input; leave it out")
 
 
 def open_input(text: str, selection: Selection) -> Input:
     """ConfigurationError when it is nothing that can be read, or needs a package that is not installed."""
     if text == "-":
+        selection.refuse_unread("config", "revision", "glob")
         return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer), _STDIN)], "standard input")
     path = Path(text).expanduser()
     if path.is_dir():
+        selection.refuse_unread("revision")
         return _folder(path.resolve(), selection)
+    selection.refuse_unread("glob")
     if path.exists():
+        selection.refuse_unread("config", "revision")
         return Input([_file(path, path.name)], str(path))
     if not _HUB_ID.fullmatch(text) or path.suffix.lower() in splits.SUFFIXES:
         raise ConfigurationError(
@@ -86,19 +105,28 @@ def is_below(path: str) -> bool:
 
 
 def _folder(root: Path, selection: Selection) -> Input:
-    source = TaskSource(root=root, glob=selection.glob, instruction_path=selection.instruction_path)
     try:
         os.scandir(f"{root}/.").close()  # a glob finds nothing in a folder that it may not list, and says nothing
         os.stat(f"{root}/.")  # noqa: PTH116 - a Path drops the dot, which asks whether the folder may be entered
     except OSError as error:
         raise _closed(root, error) from error
-    if directories := task_directories(source):
-        names = [directory.relative_to(root).as_posix() for directory in directories]
-        part = Part(root.name, lambda: _tasks(names, source), titles=names)
-        return Input([part], f"{len(directories)} task directories of {root}")
+    if tasks := _task_names(root, selection):
+        selection.refuse_unread("config")
+        source = TaskSource(root=root, instruction_path=selection.instruction_path)
+        part = Part(root.name, lambda: _tasks(tasks, source), titles=tasks)
+        return Input([part], f"{len(tasks)} task directories of {root}")
+    if selection.glob is not None:
+        raise ConfigurationError(f"{root}: no task directory matches --glob '{selection.glob}'; correct one of them")
     names, card = _listed(root)
     chosen = splits.files_of(names, card, selection.split, selection.config, str(root))
     return Input([_file(root / name, name) for name in chosen], str(root))
+
+
+def _task_names(root: Path, selection: Selection) -> list[str]:
+    pattern = "*" if selection.glob is None else selection.glob
+    source = TaskSource(root=root, glob=pattern, instruction_path=selection.instruction_path)
+    found = task_directories(source, setting="--glob")
+    return [directory.relative_to(root).as_posix() for directory in found]
 
 
 def _listed(root: Path) -> tuple[list[str], str]:
