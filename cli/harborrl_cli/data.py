@@ -1,12 +1,12 @@
 """`harborrl data`: from what people have to what the engines read."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harborrl_cli import options
-from harborrl_cli.printing import REFUSED, as_json, clean, complain, one_line_errors, say
+from harborrl_cli.printing import REFUSED, as_json, complain, one_line_errors, reporting, say
 
 if TYPE_CHECKING:
     from harborrl_trainer.data.prepare import Order, Report
@@ -137,6 +137,7 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
 
     Exit code 1 when nothing was written: no row is left, a file cannot be read, or --strict.
     """
+    from harborrl_cli.data_report import Outcome
     from harborrl_trainer.data.prepare import Order
     from harborrl_trainer.data.rows import Converter
     from harborrl_trainer.data.sources import OptionError, Selection, open_input
@@ -149,13 +150,12 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
         except OptionError as wrong:
             options.refuse(wrong.option, wrong.said)
         report, error = _run(found, output, converter, order)
-        if json:
-            as_json(_document(report, found.described, output, error, dry_run=dry_run))
-        else:
-            _print(report, found.described, output, written=error is None and not dry_run)
-            if error:
-                complain(f"{source}: {error}")
+        outcome = Outcome(found.described, output, report, error, dry_run)
+        with reporting(f"{output} {'has been written' if outcome.changed else 'is as it was'}"):
+            as_json(outcome.document()) if json else say(outcome.text())
         if error:
+            if not json:
+                complain(f"{source}: {error}")
             raise typer.Exit(REFUSED)
 
 
@@ -168,45 +168,3 @@ def _run(found: "Input", output: Path, converter: "Converter", order: "Order") -
         return write(found, output, converter, order), None
     except NothingWrittenError as refused:
         return refused.report, str(refused)
-
-
-def _document(report: "Report", described: str, output: Path, error: str | None, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "input": described,
-        "output": str(output),
-        "changed": error is None and not dry_run,
-        "error": error,
-        "read": report.read,
-        "written": 0 if error else report.written,
-        "kept": report.kept,
-        "stoppedAtLimit": report.stopped_at_limit,
-        "dropped": [
-            {"cause": cause, "rows": rows, "first": report.where[cause]} for cause, rows in report.dropped.most_common()
-        ],
-        "stripped": dict(report.stripped.most_common()),
-        "binary": dict(report.binary.most_common()),
-        "shapes": dict(report.shapes.most_common()),
-    }
-
-
-def _print(report: "Report", described: str, output: Path, *, written: bool) -> None:
-    from harborrl_trainer.data.causes import Cause
-
-    kept = f", {report.kept} kept" if report.kept else ""
-    stopped = ", stopped at the limit" if report.stopped_at_limit else ""
-    say(f"{clean(described)}: {report.read} rows read{stopped}")
-    for cause, rows in report.dropped.most_common():
-        if cause == Cause.IN_OUTPUT:
-            say(f"  {rows} {cause}")
-            continue
-        first = report.where[cause]
-        more = f" and {rows - len(first)} more" if rows > len(first) else ""
-        say(f"  {rows} dropped, {cause}: {clean(', '.join(first))}{more}")
-    for key, rows in report.stripped.most_common():
-        say(f"  metadata.{clean(key)} stripped from {rows} rows: it would be taken for a trial's own value")
-    for key, rows in report.binary.most_common():
-        say(f"  column {clean(key)} left out of {rows} rows: bytes that are no text")
-    verb = "written" if written else "would be written"
-    if written or not report.dropped or report.written:
-        shapes = ", ".join(f"{count} {name}" for name, count in report.shapes.most_common())
-        say(f"{output}: {report.written} rows {verb}{kept}{f' ({shapes})' if shapes else ''}")

@@ -1,6 +1,7 @@
 """`harborrl data prepare` as a test calls it, with rows as a test writes them."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,19 @@ def report(*words: object) -> dict[str, Any]:
 
 def ids(path: Path) -> list[str]:
     return [json.loads(line)["metadata"]["instance_id"] for line in path.read_text().splitlines()]
+
+
+def command_line(source: object, out: Path, *more: str) -> list[str]:
+    """For a process of its own."""
+    return [
+        sys.executable,
+        "-m",
+        "harborrl_cli",
+        "data",
+        "prepare",
+        "--input",
+        str(source),
+        "--output",
+        str(out),
+        *more,
+    ]

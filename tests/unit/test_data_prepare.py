@@ -9,7 +9,6 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from harborrl_trainer.data.rows import Converter
 from harborrl_trainer.data.sources import Input, Part
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.prompts import read_jsonl
-from support.data_command import flat, harborrl, ids, report, write
+from support.data_command import command_line, flat, harborrl, ids, report, write
 from support.miles_upstream import miles_file
 from support.permissions import unprivileged_folder
 
@@ -139,7 +138,7 @@ def test_without_append_the_file_is_replaced_and_keeps_its_mode(tmp_path: Path, 
 
 
 def test_rows_may_come_from_standard_input(out: Path) -> None:
-    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", "-", "--output", str(out)]
+    command = command_line("-", out)
     subprocess.run(command, input=json.dumps(flat("a")).encode(), env=environment(), check=True)  # noqa: S603 - ours
     assert ids(out) == ["a"]
 
@@ -158,7 +157,7 @@ def test_kill_9_leaves_the_old_file_and_the_next_run_clears_up(tmp_path: Path, o
     old = write_old(out)
     pipe = tmp_path / "in.jsonl"
     os.mkfifo(pipe)
-    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", str(pipe), "--output", str(out)]
+    command = command_line(pipe, out)
     process = subprocess.Popen(command, env=environment())  # noqa: S603 - ours
     with pipe.open("w") as rows:
         # More than the writer's buffer and the pipe hold: part of it has reached the temporary file.
@@ -178,7 +177,7 @@ def test_kill_9_leaves_the_old_file_and_the_next_run_clears_up(tmp_path: Path, o
 def test_a_volume_that_takes_no_more_leaves_the_old_file(tmp_path: Path, out: Path) -> None:
     old = write_old(out)
     rows = write(tmp_path / "in.jsonl", *(flat(f"i{number}", "x" * 1000) for number in range(100)))
-    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", str(rows), "--output", str(out)]
+    command = command_line(rows, out)
     done = subprocess.run(  # noqa: S603 - ours
         command,
         env=environment(),
@@ -191,6 +190,23 @@ def test_a_volume_that_takes_no_more_leaves_the_old_file(tmp_path: Path, out: Pa
     assert "cannot be written (File too large); nothing was changed" in done.stderr
     assert out.read_text() == old
     assert [path.name for path in out.parent.iterdir()] == ["train.jsonl"]
+
+
+@pytest.mark.parametrize(("row", "written"), [(flat("a"), True), ("nope", False)])
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_report_that_finds_no_room_is_no_verdict(
+    tmp_path: Path, out: Path, row: Any, written: bool, more: tuple[str, ...]
+) -> None:
+    rows = write(tmp_path / "in.jsonl", row)
+    command = command_line(rows, out, *more)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(  # noqa: S603 - ours
+            command, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 74
+    assert done.stderr.startswith("standard output: cannot be written (No space left on device)")
+    assert done.stderr.count("\n") == 1
+    assert out.exists() is written
 
 
 def test_two_writers_of_a_folder_exclude_each_other(tmp_path: Path, out: Path) -> None:
