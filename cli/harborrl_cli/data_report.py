@@ -1,6 +1,6 @@
 """What `harborrl data prepare` says of a data set, for people and for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ class Outcome:
 
     @property
     def changed(self) -> bool:
-        return self.error is None and not self.dry_run
+        return self.error is None and not self.dry_run and self.report.written > 0
 
     def document(self) -> dict[str, Any]:
         report = self.report
@@ -39,8 +39,8 @@ class Outcome:
                 {"cause": cause, "rows": rows, "first": report.where[cause]}
                 for cause, rows in report.dropped.most_common()
             ],
-            "stripped": dict(report.stripped.most_common()),
-            "binary": dict(report.binary.most_common()),
+            "stripped": dict(_ordered(report.stripped)),
+            "binary": dict(_ordered(report.binary)),
             "shapes": dict(report.shapes.most_common()),
         }
 
@@ -52,11 +52,11 @@ class Outcome:
         stopped = ", stopped at the limit" if report.stopped_at_limit else ""
         yield f"{clean(self.described)}: {report.read} rows read{stopped}"
         yield from (self._dropped(cause, rows) for cause, rows in report.dropped.most_common())
-        for key, rows in report.stripped.most_common():
+        for key, rows in _ordered(report.stripped):
             yield f"  metadata.{clean(key)} stripped from {rows} rows: it would be taken for a trial's own value"
-        for key, rows in report.binary.most_common():
+        for key, rows in _ordered(report.binary):
             yield f"  column {clean(key)} left out of {rows} rows: bytes that are no text"
-        if self.changed or not report.dropped or report.written:
+        if self.error is None or report.written:
             yield self._written()
 
     def _dropped(self, cause: Cause, rows: int) -> str:
@@ -69,6 +69,13 @@ class Outcome:
     def _written(self) -> str:
         report = self.report
         kept = f", {report.kept} kept" if report.kept else ""
+        if not report.written:
+            return f"{self.output}: is as it was{kept}"
         shapes = ", ".join(f"{count} {name}" for name, count in report.shapes.most_common())
         verb = "written" if self.changed else "would be written"
-        return f"{self.output}: {report.written} rows {verb}{kept}{f' ({shapes})' if shapes else ''}"
+        return f"{self.output}: {report.written} rows {verb}{kept} ({shapes})"
+
+
+def _ordered(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The most first, then by name: the same in each run."""
+    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))

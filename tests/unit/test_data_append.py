@@ -27,13 +27,15 @@ def test_appending_keeps_what_is_there_byte_for_byte_and_skips_its_ids(tmp_path:
 def test_appending_twice_changes_nothing_and_is_no_failure(tmp_path: Path, out: Path) -> None:
     rows = write(tmp_path / "in.jsonl", flat("a"), flat("b"))
     assert harborrl("--input", rows, "--output", out, "--append").exit_code == 0
-    once = out.read_bytes()
+    once, inode = out.read_bytes(), out.stat().st_ino
     done = harborrl("--input", rows, "--output", out, "--append")
     assert (done.exit_code, done.stdout) == (
         0,
-        f"{rows}: 2 rows read\n  2 already in the output\n{out}: 0 rows written, 2 kept\n",
+        f"{rows}: 2 rows read\n  2 already in the output\n{out}: is as it was, 2 kept\n",
     )
-    assert out.read_bytes() == once
+    assert (out.read_bytes(), out.stat().st_ino) == (once, inode)
+    assert report("--input", rows, "--output", out, "--append")["changed"] is False
+    assert [path.name for path in out.parent.iterdir()] == ["train.jsonl"]
 
 
 def test_a_row_that_is_always_dropped_makes_no_failure_of_appending_again(tmp_path: Path, out: Path) -> None:

@@ -61,6 +61,20 @@ def test_the_report_for_people_says_the_same(tmp_path: Path, out: Path) -> None:
     assert f"{out}: 1 rows written" in done.stdout
 
 
+def test_what_was_stripped_is_told_in_the_same_order_in_each_run(tmp_path: Path, out: Path) -> None:
+    keys = ("reward", "model", "messages", "deadline_s", "base_url")
+    rows = write(tmp_path / "in.jsonl", flat("a") | dict.fromkeys(keys, 1), flat("b", reward=1, model=1))
+    found = [
+        subprocess.run(  # noqa: S603 - ours
+            command_line(rows, out), env={**environment(), "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert found[0] == found[1]
+    stripped = list(report("--input", rows, "--output", out)["stripped"])
+    assert stripped == ["model", "reward", "base_url", "deadline_s", "messages"]
+
+
 def test_when_every_row_is_dropped_nothing_is_written_and_the_exit_code_says_so(tmp_path: Path, out: Path) -> None:
     write_old(out)
     done = harborrl("--input", write(tmp_path / "in.jsonl", "nope", "[]"), "--output", out)

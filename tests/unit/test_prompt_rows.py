@@ -12,6 +12,7 @@ from harborrl_agent_server import tasks
 from harborrl_trainer import prompt_rows
 from harborrl_trainer.data.json_input import read_lines
 from harborrl_trainer.data.rows import Converter, Finished
+from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.prompt_rows import BadRow, Prompt, parse_row
 
 
@@ -23,7 +24,10 @@ def line(prompt: str = '"do it"', **columns: str) -> bytes:
 
 
 def prepared(text: bytes) -> bool:
-    rows = [value for _, value in read_lines(io.BytesIO(text))]
+    try:
+        rows = [value for _, value in read_lines(io.BytesIO(text))]
+    except ConfigurationError:  # UTF-16, of which no line is looked at
+        return False
     return bool(rows) and all(isinstance(Converter().convert(row), Finished) for row in rows)
 
 

@@ -67,22 +67,28 @@ class NothingWrittenError(ConfigurationError):
         self.report = report
 
 
+class _NothingNewError(Exception):
+    """What would take the file's place is the file itself, which is left alone."""
+
+
 def prepare(source: Input, path: Path, converter: Converter, order: Order) -> Report:
     """Write `path` from `source`.
 
     Raises NothingWrittenError when no row is left (or, being strict, not every one), StorageError when the volume does
-    not take it; `path` is as it was then.
+    not take it; `path` is as it was then, and where there is nothing to append.
     """
     path = output.checked(path)
     _refuse_to_replace(source, path)
     report = Report(stripped=converter.stripped)
     tasks = None if order.task_root is None else _task_names(order.task_root, order.instruction_path)
     try:
-        with _writer(path, dry_run=order.dry_run) as write:
+        with suppress(_NothingNewError), _writer(path, dry_run=order.dry_run) as write:
             before = frozenset(_carry_over(path, write, report) if order.append else ())
             gate = _Gate(set(before), before, tasks)
             _write_rows(source, write, converter, gate, report, limit=order.limit)
             _judge(report, order)
+            if not report.written:
+                raise _NothingNewError
     except OSError as error:
         raise StorageError(
             f"{path}: cannot be written ({error.strerror or error}); nothing was changed, make room or choose another"

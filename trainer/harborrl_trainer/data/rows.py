@@ -18,6 +18,9 @@ STRIPPED_KEYS = RESERVED
 PROMPT_KEYS = ("problem_statement", "instruction", "base_description", "prompt")
 """In this order; the first that holds something is the prompt of a flat row."""
 
+ID_KEYS = ("instance_id", "task_id")
+"""In this order."""
+
 type Shape = Literal["finished", "swe-bench", "terminal-bench", "other"]
 
 
@@ -64,9 +67,11 @@ class Converter:
 
     def _id_of(self, metadata: dict[str, Any]) -> Any:
         """None where there is nothing."""
-        if self.id_key is not None:
-            return metadata.get(self.id_key) or None
-        return metadata.get("instance_id") or metadata.get("task_id") or None
+        for key in ID_KEYS if self.id_key is None else (self.id_key,):
+            value = metadata.get(key)
+            if value is not None and value != "":
+                return value
+        return None
 
     def _prompt(self, row: dict[str, Any], metadata: dict[str, Any]) -> Any:
         if self.prompt_key is None:

@@ -78,7 +78,7 @@ def open_input(text: str, selection: Selection) -> Input:
     """ConfigurationError when it is nothing that can be read, or needs a package that is not installed."""
     if text == "-":
         selection.refuse_unread("config", "revision", "glob")
-        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer), _STDIN)], "standard input")
+        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer, "standard input"), _STDIN)], "standard input")
     path = Path(text).expanduser()
     if path.is_dir():
         selection.refuse_unread("revision")
@@ -162,7 +162,7 @@ def _file(path: Path, name: str) -> Part:
     kind = (suffixes[:-1] if packed else suffixes)[-1:]
     match kind:
         case [".jsonl" | ".ndjson"]:
-            return Part(name, lambda: _streamed(path, packed, read_lines), path)
+            return Part(name, lambda: _streamed(path, packed, lambda file: read_lines(file, name)), path)
         case [".json"]:
             return Part(name, lambda: _streamed(path, packed, lambda file: read_json(file, name)), path)
         case [".parquet"] if not packed:
