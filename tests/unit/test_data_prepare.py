@@ -9,7 +9,6 @@ import re
 import resource
 import signal
 import subprocess
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -318,19 +317,3 @@ def test_miles_own_loader_reads_every_row_that_was_written(
     assert [row["metadata"]["instance_id"] for row in rows] == ["astropy__astropy-1", "hello-world", "chat"]
     assert all(isinstance(row["prompt"], str | list) for row in rows)
     assert [row["metadata"]["instance_id"] for row in read(f"{out}@[1:2]")] == ["hello-world"]
-
-
-def test_memory_does_not_grow_with_the_rows_but_by_their_ids(tmp_path: Path) -> None:
-    """Rows of 100 kB that are not there all at once: a list of them would take 300 MB."""
-
-    def rows() -> Iterator[tuple[int, Any]]:
-        for number in range(3000):
-            yield number, flat(f"i{number}", "x" * 100_000)
-
-    tracemalloc.start()
-    try:
-        prepare(Input([Part("in", rows)], "in"), tmp_path / "out.jsonl", Converter(), Order())
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 10_000_000
