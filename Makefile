@@ -5,7 +5,7 @@ PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
 
-.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-e2e test-cluster lint fmt types layers generate lock down clean
+.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-e2e test-cluster lint fmt types layers generate bench lock down clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,10 @@ generate: .venv/ready  ## write the CRD and its copies anew from the models
 	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.launch.generate operator/harborrl_operator/miles.json
 	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
 	@PYTHONPATH=cli $(PY) -m harborrl_cli.reference
+
+bench: .venv/ready  ## measure what has a bound, and fail where it is missed (about three minutes)
+	@PYTHONPATH=trainer $(PY) benchmarks/config_import.py
+	@PYTHONPATH=cli:trainer $(PY) benchmarks/data_prepare.py
 
 lock: .venv/ready  ## write the pinned requirements anew from pyproject.toml
 	@UV="$$(scripts/uv)" requirements/compile.sh

@@ -1,15 +1,14 @@
 """`harborrl data`: from what people have to what the engines read."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harborrl_cli.printing import REFUSED, USAGE, as_json, clean, complain, one_line_errors, say
+from harborrl_cli import options
+from harborrl_cli.printing import REFUSED, as_json, complain, one_line_errors, reporting, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from harborrl_trainer.data.prepare import Order, Report
     from harborrl_trainer.data.rows import Converter
     from harborrl_trainer.data.sources import Input
@@ -27,30 +26,89 @@ Source = Annotated[
     typer.Option(
         "--input",
         metavar="X",
+        parser=options.text("--input"),
         help="Folder of Harbor task directories; .jsonl, .json (both also .gz) or .parquet file; folder of such files;"
         " OWNER/NAME of a Hugging Face data set; - for JSONL on standard input.",
     ),
 ]
 Output = Annotated[
-    Path, typer.Option("--output", metavar="Y.jsonl", help="File to write; replaced whole or not at all.")
+    Path,
+    typer.Option(
+        "--output",
+        metavar="Y.jsonl",
+        parser=options.jsonl("--output"),
+        help="File to write; replaced whole or not at all.",
+    ),
 ]
-Split = Annotated[str, typer.Option(help="Split to read of a folder or data set; each row is marked with it.")]
-Config = Annotated[str | None, typer.Option(help="Config of a data set that has several.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a Hugging Face data set.")]
+Split = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        parser=options.text("--split"),
+        help="Split to read of a folder or data set; each row is marked with it.",
+    ),
+]
+Config = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", parser=options.text("--config"), help="Config of a data set that has several."),
+]
+Revision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", parser=options.text("--revision"), help="Branch, tag or commit of a Hugging Face data set."
+    ),
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Write at most this many rows.")]
-AgentName = Annotated[str | None, typer.Option(help="Set metadata.agent_name. Unset: a row's own stays.")]
+AgentName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        parser=options.text("--agent-name"),
+        help="Set metadata.agent_name. Unset: a row's own stays.",
+    ),
+]
 PromptKey = Annotated[
     str | None,
     typer.Option(
+        metavar="COLUMN",
+        parser=options.text("--prompt-key"),
         help="Column that is the prompt, and no other. Unset: problem_statement, instruction, base_description, prompt,"
-        " the first that is not empty."
+        " the first that is not empty.",
     ),
 ]
-IdKey = Annotated[str | None, typer.Option(help="Column of the id. Unset: instance_id, else task_id.")]
+IdKey = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        parser=options.text("--id-key"),
+        help="Column of the id. Unset: instance_id, else task_id.",
+    ),
+]
 Append = Annotated[bool, typer.Option("--append", help="Keep the rows that the output has; skip their ids.")]
-TaskRoot = Annotated[Path | None, typer.Option(help="Drop rows whose id is no task directory of this folder.")]
-Glob = Annotated[str, typer.Option(help="Which task directories of a folder.")]
-InstructionPath = Annotated[str, typer.Option(help="File of a task directory that is the prompt.")]
+TaskRoot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        parser=options.folder("--task-root"),
+        help="Drop rows whose id is no task directory of this folder.",
+    ),
+]
+Glob = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN",
+        parser=options.below("--glob", "folder"),
+        help="Which task directories of a folder. Unset: all.",
+    ),
+]
+InstructionPath = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE",
+        parser=options.below("--instruction-path", "task"),
+        help="File of a task directory that is the prompt.",
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Write nothing when a row has to be dropped.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Report only.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Report for programs.")]
@@ -69,7 +127,7 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
     id_key: IdKey = None,
     append: Append = False,
     task_root: TaskRoot = None,
-    glob: Glob = "*",
+    glob: Glob = None,
     instruction_path: InstructionPath = "instruction.md",
     strict: Strict = False,
     dry_run: DryRun = False,
@@ -79,36 +137,26 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
 
     Exit code 1 when nothing was written: no row is left, a file cannot be read, or --strict.
     """
-    _refuse_odd_options(instruction_path, {"--input": source, "--split": split, "--agent-name": agent_name})
+    from harborrl_cli.data_report import Outcome
     from harborrl_trainer.data.prepare import Order
     from harborrl_trainer.data.rows import Converter
-    from harborrl_trainer.data.sources import Selection, open_input
+    from harborrl_trainer.data.sources import OptionError, Selection, open_input
 
     order = Order(limit, append, strict, dry_run, task_root, instruction_path)
     converter = Converter(split, agent_name, prompt_key, id_key)
     with one_line_errors():
-        found = open_input(source, Selection(split, config, revision, glob, instruction_path))
+        try:
+            found = open_input(source, Selection(split, config, revision, glob, instruction_path))
+        except OptionError as wrong:
+            options.refuse(wrong.option, wrong.said)
         report, error = _run(found, output, converter, order)
-        if json:
-            as_json(_document(report, found.described, output, error, dry_run=dry_run))
-        else:
-            _print(report, found.described, output, written=error is None and not dry_run)
-            if error:
-                complain(f"{source}: {error}")
+        outcome = Outcome(found.described, output, report, error, dry_run)
+        with reporting(f"{output} {'has been written' if outcome.changed else 'is as it was'}"):
+            as_json(outcome.document()) if json else say(outcome.text())
         if error:
+            if not json:
+                complain(f"{source}: {error}")
             raise typer.Exit(REFUSED)
-
-
-def _refuse_odd_options(instruction_path: str, texts: "Mapping[str, str | None]") -> None:
-    from harborrl_trainer.data.sources import is_below
-
-    for option, value in texts.items():
-        if value is not None and not value.strip():
-            complain(f"{option}: is empty, as an unset variable of a shell is; give a value")
-            raise typer.Exit(USAGE)
-    if not is_below(instruction_path):
-        complain(f"--instruction-path: '{instruction_path}' is not a relative path below the task; name a file there")
-        raise typer.Exit(USAGE)
 
 
 def _run(found: "Input", output: Path, converter: "Converter", order: "Order") -> "tuple[Report, str | None]":
@@ -120,40 +168,3 @@ def _run(found: "Input", output: Path, converter: "Converter", order: "Order") -
         return write(found, output, converter, order), None
     except NothingWrittenError as refused:
         return refused.report, str(refused)
-
-
-def _document(report: "Report", described: str, output: Path, error: str | None, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "input": described,
-        "output": str(output),
-        "changed": error is None and not dry_run,
-        "error": error,
-        "read": report.read,
-        "written": 0 if error else report.written,
-        "kept": report.kept,
-        "stoppedAtLimit": report.stopped_at_limit,
-        "dropped": [
-            {"cause": cause, "rows": rows, "first": report.where[cause]} for cause, rows in report.dropped.most_common()
-        ],
-        "stripped": dict(report.stripped.most_common()),
-        "binary": dict(report.binary.most_common()),
-        "shapes": dict(report.shapes.most_common()),
-    }
-
-
-def _print(report: "Report", described: str, output: Path, *, written: bool) -> None:
-    kept = f", {report.kept} kept" if report.kept else ""
-    stopped = ", stopped at the limit" if report.stopped_at_limit else ""
-    say(f"{clean(described)}: {report.read} rows read{stopped}")
-    for cause, rows in report.dropped.most_common():
-        first = report.where[cause]
-        more = f" and {rows - len(first)} more" if rows > len(first) else ""
-        say(f"  {rows} dropped, {cause}: {clean(', '.join(first))}{more}")
-    for key, rows in report.stripped.most_common():
-        say(f"  metadata.{clean(key)} stripped from {rows} rows: it would be taken for a trial's own value")
-    for key, rows in report.binary.most_common():
-        say(f"  column {clean(key)} left out of {rows} rows: bytes that are no text")
-    verb = "written" if written else "would be written"
-    if written or not report.dropped or report.written:
-        shapes = ", ".join(f"{count} {name}" for name, count in report.shapes.most_common())
-        say(f"{output}: {report.written} rows {verb}{kept}{f' ({shapes})' if shapes else ''}")

@@ -13,6 +13,8 @@ OK = 0
 REFUSED = 1
 USAGE = 2
 """Click's own code for a wrong command line."""
+UNWRITTEN = 74
+"""Of sysexits.h: an error of input or output. The results are not whole, whatever they say."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -65,3 +67,17 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     # As wide as it has to be where nobody looks: a log or a pipe is not folded.
     width = None if sys.stdout.isatty() else 10_000
     Console(file=sys.stdout, width=width, highlight=False).print(made)
+
+
+@contextmanager
+def reporting(what_is_done: str) -> Iterator[None]:
+    """Around what is said at the end. A full disk behind standard output is neither a verdict nor a fault of ours."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        complain(f"standard output: cannot be written ({error.strerror}); {what_is_done}")
+        sys.stdout = None  # the interpreter would flush it once more at its end
+        raise typer.Exit(UNWRITTEN) from None

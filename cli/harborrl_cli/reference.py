@@ -18,7 +18,8 @@ Generated from the commands by `python -m harborrl_cli.reference`; do not edit.
 `pip install 'harborrl[cli]'` is small and needs neither cluster nor torch. `harborrl[data]` adds Parquet and the
 Hugging Face hub (166 MB of pyarrow), `harborrl[trainer]` the torch that `dumps summary` and `dumps compare` open
 pickles with. Results are on standard output (with `--json` as one document), what is wrong is one line each on
-standard error. Exit codes: 0 well, 1 refused, 2 a wrong command line or, for `validate`, a file that cannot be read.
+standard error. Exit codes: 0 well, 1 refused, 2 a wrong command line or, for `validate`, a file that cannot be read,
+74 standard output that cannot be written, on a full disk say: no verdict then.
 
 What data sets may look like and which rows are dropped: [data.md](data.md). How dumps are opened:
 [decision 0092](decisions/0092-pickles-are-opened-apart.md). What `validate` cannot see is what only a cluster knows:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harborrl_cli import options
 from harborrl_cli.printing import REFUSED, USAGE, as_json, clean, complain, say
 
 if TYPE_CHECKING:
@@ -17,9 +18,16 @@ Files = Annotated[
     list[str], typer.Argument(metavar="FILE…", help="Manifests; - is standard input.", show_default=False)
 ]
 TaskRoot = Annotated[
-    Path | None, typer.Option(help="Folder that stands for the tasks volume: data and tasks are checked too.")
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        parser=options.folder("--task-root"),
+        help="Folder that stands for the tasks volume: data and tasks are checked too.",
+    ),
 ]
-Data = Annotated[Path | None, typer.Option(help="File that stands for data.jsonl.")]
+Data = Annotated[
+    Path | None, typer.Option(metavar="FILE", parser=options.file("--data"), help="File that stands for data.jsonl.")
+]
 Namespace = Annotated[str, typer.Option(help="Namespace of manifests that name none.")]
 GangScheduler = Annotated[str, typer.Option(help="Batch scheduler that the chart's defaults name, if any.")]
 

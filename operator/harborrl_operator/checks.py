@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import AGENT_PORT, RAY_PORTS, Reason
+from harborrl_operator.data_checks import data_sets_are_jsonl
 from harborrl_operator.engine_checks import (
     engine_is_available,
     gpus_are_asked_for_in_one_place,
@@ -134,6 +135,7 @@ CHECKS: Sequence[Check] = (
     engine_fits_hardware,
     gpus_are_asked_for_in_one_place,
     batch_divides,
+    data_sets_are_jsonl,
     engine_accepts_arguments,
     miles_version_is_known,
     preset_fits_version,

@@ -19,7 +19,7 @@ from harborrl_trainer.native.plan import TrialPlan
 from harborrl_trainer.native.sampling import SamplingParams
 from harborrl_trainer.native.session import Generation
 from harborrl_trainer.native.session_server import SessionStore, build_app
-from harborrl_trainer.prompts import Prompt
+from harborrl_trainer.prompt_rows import Prompt
 from harborrl_trainer.rollout.agent_client import AgentClient
 from harborrl_trainer.rollout.inflight import InFlight
 from harborrl_trainer.rollout.trial_log import TrialLog

@@ -18,6 +18,18 @@ from support.hrl import condition, decide, deleted, message
 
 REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
     (
+        "a data set of another format",
+        {"data": {"jsonl": "train.parquet"}},
+        "DataInvalid",
+        "data.jsonl is train.parquet, which does not end in .jsonl. Make one with `harborrl data prepare`",
+    ),
+    (
+        "a packed data set for evaluation",
+        {"eval": {"jsonl": "held-out.jsonl.gz"}},
+        "DataInvalid",
+        "eval.jsonl is held-out.jsonl.gz, which does not end in .jsonl",
+    ),
+    (
         "a ceiling below the five budgets",
         {"rollout.agentTrialTimeoutSeconds": 659},
         "BudgetExceedsCeiling",

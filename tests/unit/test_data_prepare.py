@@ -9,49 +9,23 @@ import re
 import resource
 import signal
 import subprocess
-import sys
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from harborrl_cli.__main__ import app
 from harborrl_trainer.data import output
 from harborrl_trainer.data.prepare import Order, prepare
 from harborrl_trainer.data.rows import Converter
 from harborrl_trainer.data.sources import Input, Part
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.prompts import read_jsonl
+from support.data_command import command_line, flat, harborrl, ids, report, write
 from support.miles_upstream import miles_file
 from support.permissions import unprivileged_folder
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def flat(instance_id: str, text: str = "do it", **columns: Any) -> dict[str, Any]:
-    return {"instance_id": instance_id, "problem_statement": text, **columns}
-
-
-def write(path: Path, *rows: Any) -> Path:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return path
-
-
-def harborrl(*words: object, stdin: str = "") -> Result:
-    return CliRunner().invoke(app, [str(word) for word in ("data", "prepare", *words)], input=stdin)
-
-
-def report(*words: object) -> dict[str, Any]:
-    done = harborrl(*words, "--json")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return {**found, "exit": done.exit_code}
-
-
-def ids(path: Path) -> list[str]:
-    return [json.loads(line)["metadata"]["instance_id"] for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -86,6 +60,20 @@ def test_the_report_for_people_says_the_same(tmp_path: Path, out: Path) -> None:
     assert f"{out}: 1 rows written" in done.stdout
 
 
+def test_what_was_stripped_is_told_in_the_same_order_in_each_run(tmp_path: Path, out: Path) -> None:
+    keys = ("reward", "model", "messages", "deadline_s", "base_url")
+    rows = write(tmp_path / "in.jsonl", flat("a") | dict.fromkeys(keys, 1), flat("b", reward=1, model=1))
+    found = [
+        subprocess.run(  # noqa: S603 - ours
+            command_line(rows, out), env={**environment(), "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert found[0] == found[1]
+    stripped = list(report("--input", rows, "--output", out)["stripped"])
+    assert stripped == ["model", "reward", "base_url", "deadline_s", "messages"]
+
+
 def test_when_every_row_is_dropped_nothing_is_written_and_the_exit_code_says_so(tmp_path: Path, out: Path) -> None:
     write_old(out)
     done = harborrl("--input", write(tmp_path / "in.jsonl", "nope", "[]"), "--output", out)
@@ -105,13 +93,6 @@ def test_strict_writes_nothing_when_a_row_is_dropped(tmp_path: Path, out: Path) 
     done = harborrl("--input", write(tmp_path / "in.jsonl", flat("a"), "nope"), "--output", out, "--strict")
     assert done.exit_code == 1
     assert "1 of 2 rows would be dropped" in done.stderr
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("limit", ["0", "-1", "x"])
-def test_a_limit_of_no_row_is_a_wrong_command_line(tmp_path: Path, out: Path, limit: str) -> None:
-    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("a")), "--output", out, "--limit", limit)
-    assert done.exit_code == 2
     assert not out.exists()
 
 
@@ -143,22 +124,6 @@ def test_a_dry_run_reports_and_leaves_everything_alone(tmp_path: Path, out: Path
     assert not out.parent.exists()
 
 
-@pytest.mark.parametrize("option", ["--input", "--split", "--agent-name"])
-def test_an_empty_option_is_a_wrong_command_line_and_reads_no_folder(tmp_path: Path, out: Path, option: str) -> None:
-    source = write(tmp_path / "in.jsonl", flat("a"))
-    done = harborrl("--input", source, "--output", out, option, "")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"{option}: is empty, as an unset variable of a shell is; give a value\n"
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("path", ["../../x.md", "/etc/passwd", ".", ""])
-def test_an_instruction_outside_the_task_is_a_wrong_command_line(tmp_path: Path, out: Path, path: str) -> None:
-    done = harborrl("--input", tmp_path, "--output", out, "--instruction-path", path)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"--instruction-path: '{path}' is not a relative path below the task; name a file there\n"
-
-
 def test_a_task_that_may_not_be_entered_is_counted_as_dropped() -> None:
     with unprivileged_folder() as folder:
         for name in ("closed", "open"):
@@ -171,34 +136,6 @@ def test_a_task_that_may_not_be_entered_is_counted_as_dropped() -> None:
             (folder / "tasks" / "closed").chmod(0o700)
         assert (found["exit"], found["written"]) == (0, 1)
         assert [one["rows"] for one in found["dropped"]] == [1]
-
-
-def test_appending_keeps_what_is_there_byte_for_byte_and_skips_its_ids(tmp_path: Path, out: Path) -> None:
-    out.parent.mkdir()
-    old = '{"metadata": {"instance_id": "old", "n": 1.0}, "prompt": "é"}'
-    out.write_text(old)
-    found = report("--input", write(tmp_path / "in.jsonl", flat("old"), flat("new")), "--output", out, "--append")
-    assert out.read_text().splitlines()[0] == old
-    assert ids(out) == ["old", "new"]
-    assert (found["kept"], found["written"]) == (1, 1)
-    assert found["dropped"] == [{"cause": "already in the output", "rows": 1, "first": ["in.jsonl:1"]}]
-
-
-def test_appending_twice_changes_nothing_and_is_no_failure(tmp_path: Path, out: Path) -> None:
-    rows = write(tmp_path / "in.jsonl", flat("a"), flat("b"))
-    assert harborrl("--input", rows, "--output", out, "--append").exit_code == 0
-    once = out.read_bytes()
-    assert harborrl("--input", rows, "--output", out, "--append").exit_code == 0
-    assert out.read_bytes() == once
-
-
-def test_appending_to_a_file_that_no_engine_reads_whole_changes_nothing(tmp_path: Path, out: Path) -> None:
-    out.parent.mkdir()
-    write(out, flat("a"))
-    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("b")), "--output", out, "--append")
-    assert done.exit_code == 1
-    assert "train.jsonl:1: is not a row with metadata.instance_id, so --append changed nothing" in done.stderr
-    assert out.read_text() == json.dumps(flat("a")) + "\n"
 
 
 def test_without_append_the_file_is_replaced_and_keeps_its_mode(tmp_path: Path, out: Path) -> None:
@@ -214,18 +151,15 @@ def test_without_append_the_file_is_replaced_and_keeps_its_mode(tmp_path: Path, 
 
 
 def test_rows_may_come_from_standard_input(out: Path) -> None:
-    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", "-", "--output", str(out)]
+    command = command_line("-", out)
     subprocess.run(command, input=json.dumps(flat("a")).encode(), env=environment(), check=True)  # noqa: S603 - ours
     assert ids(out) == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("train.json", "must end in .jsonl"), ("folder.jsonl", "is no regular file")]
-)
-def test_an_output_that_miles_would_not_read_is_refused(tmp_path: Path, name: str, message: str) -> None:
+def test_an_output_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.jsonl").mkdir()
-    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("a")), "--output", tmp_path / name)
-    assert (done.exit_code, message in done.stderr) == (1, True)
+    done = harborrl("--input", write(tmp_path / "in.jsonl", flat("a")), "--output", tmp_path / "folder.jsonl")
+    assert (done.exit_code, "is no regular file" in done.stderr) == (1, True)
 
 
 def environment() -> dict[str, str]:
@@ -236,7 +170,7 @@ def test_kill_9_leaves_the_old_file_and_the_next_run_clears_up(tmp_path: Path, o
     old = write_old(out)
     pipe = tmp_path / "in.jsonl"
     os.mkfifo(pipe)
-    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", str(pipe), "--output", str(out)]
+    command = command_line(pipe, out)
     process = subprocess.Popen(command, env=environment())  # noqa: S603 - ours
     with pipe.open("w") as rows:
         # More than the writer's buffer and the pipe hold: part of it has reached the temporary file.
@@ -256,7 +190,7 @@ def test_kill_9_leaves_the_old_file_and_the_next_run_clears_up(tmp_path: Path, o
 def test_a_volume_that_takes_no_more_leaves_the_old_file(tmp_path: Path, out: Path) -> None:
     old = write_old(out)
     rows = write(tmp_path / "in.jsonl", *(flat(f"i{number}", "x" * 1000) for number in range(100)))
-    command = [sys.executable, "-m", "harborrl_cli", "data", "prepare", "--input", str(rows), "--output", str(out)]
+    command = command_line(rows, out)
     done = subprocess.run(  # noqa: S603 - ours
         command,
         env=environment(),
@@ -269,6 +203,23 @@ def test_a_volume_that_takes_no_more_leaves_the_old_file(tmp_path: Path, out: Pa
     assert "cannot be written (File too large); nothing was changed" in done.stderr
     assert out.read_text() == old
     assert [path.name for path in out.parent.iterdir()] == ["train.jsonl"]
+
+
+@pytest.mark.parametrize(("row", "written"), [(flat("a"), True), ("nope", False)])
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_report_that_finds_no_room_is_no_verdict(
+    tmp_path: Path, out: Path, row: Any, written: bool, more: tuple[str, ...]
+) -> None:
+    rows = write(tmp_path / "in.jsonl", row)
+    command = command_line(rows, out, *more)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(  # noqa: S603 - ours
+            command, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 74
+    assert done.stderr.startswith("standard output: cannot be written (No space left on device)")
+    assert done.stderr.count("\n") == 1
+    assert out.exists() is written
 
 
 def test_two_writers_of_a_folder_exclude_each_other(tmp_path: Path, out: Path) -> None:
@@ -366,19 +317,3 @@ def test_miles_own_loader_reads_every_row_that_was_written(
     assert [row["metadata"]["instance_id"] for row in rows] == ["astropy__astropy-1", "hello-world", "chat"]
     assert all(isinstance(row["prompt"], str | list) for row in rows)
     assert [row["metadata"]["instance_id"] for row in read(f"{out}@[1:2]")] == ["hello-world"]
-
-
-def test_memory_does_not_grow_with_the_rows_but_by_their_ids(tmp_path: Path) -> None:
-    """Rows of 100 kB that are not there all at once: a list of them would take 300 MB."""
-
-    def rows() -> Iterator[tuple[int, Any]]:
-        for number in range(3000):
-            yield number, flat(f"i{number}", "x" * 100_000)
-
-    tracemalloc.start()
-    try:
-        prepare(Input([Part("in", rows)], "in"), tmp_path / "out.jsonl", Converter(), Order())
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 10_000_000

@@ -29,6 +29,8 @@ def converted(row: Any, **options: Any) -> Finished:
         ({"instance_id": "x", "instruction": "go"}, "x", "go", "other"),
         ({"instance_id": "x", "problem_statement": "", "prompt": "go"}, "x", "go", "other"),
         ({"task_id": 17, "instruction": "go"}, "17", "go", "terminal-bench"),
+        ({"instance_id": 0, "prompt": "go"}, "0", "go", "other"),
+        ({"prompt": "go", "metadata": {"instance_id": "", "task_id": 0}}, "0", "go", "finished"),
     ],
 )
 def test_each_shape_is_told_by_its_columns(row: dict[str, Any], instance_id: str, prompt: str, shape: str) -> None:
@@ -77,7 +79,7 @@ def test_what_is_no_object_is_named(row: Any) -> None:
         ("a b", Cause.INVALID_ID),
         ("a\n", Cause.INVALID_ID),
         ("ä", Cause.INVALID_ID),
-        ("a" * 256, Cause.INVALID_ID),
+        ("a" * 129, Cause.INVALID_ID),
         (True, Cause.INVALID_ID),
         (1.5, Cause.INVALID_ID),
         (["a"], Cause.INVALID_ID),

@@ -117,6 +117,29 @@ def test_a_line_beyond_the_bound_is_passed_over_without_being_held() -> None:
     assert list(read_lines(io.BytesIO(text), longest=100)) == [(1, Cause.TOO_LONG), (2, {"a": 1}), (3, Cause.TOO_LONG)]
 
 
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(lines(*ROWS)), "gzip: add .gz to its name"),
+        (lines(*ROWS).decode().encode("utf-16"), "UTF-16: convert it to UTF-8"),
+        (b"\x28\xb5\x2f\xfd\x04", "Zstandard: unpack it"),
+    ],
+)
+def test_content_of_another_format_than_the_name_says_is_told_by_its_first_bytes(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"^{name}: is no JSON but {said}$"):
+        read(tmp_path / name)
+
+
+def test_parquet_that_is_named_jsonl_is_told_too(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(b"PAR1\x15")
+    with pytest.raises(ConfigurationError, match=r"^rows\.jsonl: is no JSON but Parquet: name it \.parquet$"):
+        read(tmp_path / "rows.jsonl")
+
+
 def test_task_directories_become_rows_in_order(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
@@ -133,6 +156,16 @@ def test_task_directories_become_rows_in_order(tmp_path: Path) -> None:
         Cause.UNREADABLE,
     ]
     assert [row["metadata"]["instance_id"] for row in read(tmp_path, glob="[ab]")] == ["a", "b"]
+
+
+def test_a_task_directorys_row_is_placed_by_its_name_and_a_files_by_its_line(tmp_path: Path) -> None:
+    for name in ("b", "two words"):
+        (tmp_path / "tasks" / name).mkdir(parents=True)
+        (tmp_path / "tasks" / name / "task.toml").touch()
+    (tmp_path / "rows.jsonl").write_bytes(lines(*ROWS))
+    (tasks,) = open_input(str(tmp_path / "tasks"), Selection()).parts
+    (file,) = open_input(str(tmp_path / "rows.jsonl"), Selection()).parts
+    assert (tasks.place(2), file.place(2)) == ("two words", "rows.jsonl:2")
 
 
 def test_a_folder_of_data_files_is_read_by_split(tmp_path: Path) -> None:

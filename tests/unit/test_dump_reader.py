@@ -19,7 +19,7 @@ from harborrl_trainer.dump_reading.reader import OPENER, Reader, RefusedDumpErro
 from harborrl_trainer.native import records, samples
 from harborrl_trainer.native.policy import StepReport, TrainSample
 from harborrl_trainer.native.session import Trajectory
-from harborrl_trainer.prompts import Prompt
+from harborrl_trainer.prompt_rows import Prompt
 from support.dump_files import sample, write_claiming, write_hostile, write_rollout, write_train
 from support.miles_upstream import miles_file
 

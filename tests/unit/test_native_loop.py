@@ -13,7 +13,7 @@ from harborrl_trainer.native.loop import Stopped, Trainer
 from harborrl_trainer.native.policy import Interrupted
 from harborrl_trainer.native.run import already_judged
 from harborrl_trainer.native.samples import Sample
-from harborrl_trainer.prompts import Prompt
+from harborrl_trainer.prompt_rows import Prompt
 from harborrl_trainer.rollout.groups import Group
 from harborrl_trainer.rollout.outcomes import Verdict, aborted
 from harborrl_trainer.rollout.trials import TrialEnd, TrialHistory

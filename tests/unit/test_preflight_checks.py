@@ -164,11 +164,18 @@ def row(instance: str, prompt: str = "do it", **metadata: Any) -> dict[str, Any]
 
 def test_prompts_without_a_task_directory_are_counted_and_the_first_few_named(volumes: Path) -> None:
     jobs.make_task(volumes / "tasks", "greet")
-    rows = [row("greet"), *(row(f"gone-{number}") for number in range(7)), row("../greet")]
+    rows = [row("greet"), *(row(f"gone-{number}") for number in range(8))]
     outcome = check_data(jobs.job(volumes, data=data_set(volumes, *rows)))
     assert told(outcome) == [("refuse", "TaskNotFound")]
     assert only_message(outcome).startswith("8 of 9 prompts name no task directory under")
-    assert "../greet, gone-0, gone-1, gone-2, gone-3 and 3 more" in only_message(outcome)
+    assert "gone-0, gone-1, gone-2, gone-3, gone-4 and 3 more" in only_message(outcome)
+
+
+def test_an_id_that_leads_out_of_the_task_root_is_refused_by_its_line(volumes: Path) -> None:
+    jobs.make_task(volumes / "tasks", "greet")
+    outcome = check_data(jobs.job(volumes, data=data_set(volumes, row("greet"), row("../greet"))))
+    assert told(outcome) == [("refuse", "DataInvalid")]
+    assert "train.jsonl:2 has an id that no task directory may have ('../greet'" in only_message(outcome)
 
 
 def test_rows_that_cannot_be_used_are_refused_by_line(volumes: Path) -> None:

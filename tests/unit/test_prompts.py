@@ -77,6 +77,13 @@ def test_a_missing_data_set_is_a_configuration_error(tmp_path: Path) -> None:
         read_prompts(Data(jsonl=tmp_path / "none.jsonl"))
 
 
+@pytest.mark.parametrize("name", ["train.parquet", "train.jsonl.gz", "train.json"])
+def test_a_data_set_in_another_format_is_no_row_of_garbage_but_has_to_be_converted(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PAR1")
+    with pytest.raises(ConfigurationError, match=rf"prepare --input {name} --output train\.jsonl` makes one"):
+        read_prompts(Data(jsonl=tmp_path / name))
+
+
 def test_task_directories_become_prompts_by_name(tmp_path: Path) -> None:
     task(tmp_path, "b-sort")
     task(tmp_path, "a-greet", "greet\n")
@@ -105,9 +112,16 @@ def test_a_task_with_an_empty_or_missing_instruction_is_reported(tmp_path: Path)
     assert "cannot read instruction.md" in bad["gone"].problem
 
 
-def test_an_absolute_glob_is_a_configuration_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"correct data\.tasks"):
-        read_tasks(TaskSource(root=tmp_path, glob="/etc/*"))
+def test_a_task_whose_name_no_agent_server_takes_is_reported(tmp_path: Path) -> None:
+    task(tmp_path, "two words")
+    (bad,) = read_tasks(TaskSource(root=tmp_path)).bad_rows
+    assert (bad.where, "has an id that no task directory may have ('two words'" in bad.problem) == ("two words", True)
+
+
+@pytest.mark.parametrize("glob", ["/etc/*", "."])
+def test_a_glob_that_selects_no_directories_of_the_root_is_a_configuration_error(tmp_path: Path, glob: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"correct data\.tasks\.glob"):
+        read_tasks(TaskSource(root=tmp_path, glob=glob))
 
 
 orders = st.builds(PromptOrder, count=st.integers(1, 20), seed=st.integers(0, 99), shuffle=st.booleans())
@@ -142,13 +156,6 @@ def test_nothing_can_be_drawn_from_no_prompts() -> None:
 
 
 PINNED = [2, 3, 1, 5, 4, 0, 2, 1]
-
-
-def test_a_row_nested_too_deeply_is_a_bad_row_beside_the_good_ones(tmp_path: Path) -> None:
-    deep = '{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}"
-    found = read_jsonl(jsonl(tmp_path, deep, row("a")))
-    assert [(bad.where, bad.problem) for bad in found.bad_rows] == [("train.jsonl:1", "is nested too deeply")]
-    assert [prompt.instance_id for prompt in found.prompts] == ["a"]
 
 
 @pytest.fixture

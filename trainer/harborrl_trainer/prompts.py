@@ -5,37 +5,17 @@ it at once. Nothing here depends on the process's random state: the order surviv
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import Data, TaskSource
+from harborrl_trainer.prompt_rows import BadRow, Prompt, id_problem, parse_row
 from harborrl_trainer.rollout.reserved import RESERVED as RESERVED_KEYS
 
 TASK_FILE = "task.toml"
-
-
-@dataclass(frozen=True)
-class Prompt:
-    index: int
-    """Position among the good rows of its source, from 0: the identity that shuffling permutes."""
-    text: str
-    instance_id: str
-    metadata: Mapping[str, Any]
-    """All columns of the row's metadata without the reserved keys; `instance_id` included."""
-    where: str
-    """Line or directory it came from, for messages."""
-
-
-@dataclass(frozen=True)
-class BadRow:
-    where: str
-    problem: str
-    empty_prompt: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +37,11 @@ def read_prompts(data: Data) -> PromptSet:
 
 def read_jsonl(path: Path) -> PromptSet:
     """Rows `{prompt, metadata: {instance_id, ...}}`, one a line; blank lines are skipped."""
+    if path.suffix not in ("", ".jsonl"):  # a pipe has none
+        raise ConfigurationError(
+            f"{path}: is no .jsonl, which the engines read; `harborrl data prepare --input {path.name} --output"
+            f" {path.name.partition('.')[0]}.jsonl` makes one"
+        )
     prompts: list[Prompt] = []
     bad: list[BadRow] = []
     stripped: Counter[str] = Counter()
@@ -70,7 +55,7 @@ def read_jsonl(path: Path) -> PromptSet:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        row = _parse_row(line, f"{path.name}:{number}", index=len(prompts))
+        row = parse_row(line, f"{path.name}:{number}", index=len(prompts))
         if isinstance(row, BadRow):
             bad.append(row)
             continue
@@ -93,17 +78,23 @@ def read_tasks(source: TaskSource) -> PromptSet:
         if not text.strip():
             bad.append(BadRow(where, f"{source.instruction_path} is empty", empty_prompt=True))
             continue
+        if problem := id_problem(where):
+            bad.append(BadRow(where, problem))
+            continue
         prompts.append(Prompt(len(prompts), text, where, {"instance_id": where}, where))
     return PromptSet(tuple(prompts), tuple(bad))
 
 
-def task_directories(source: TaskSource) -> list[Path]:
-    """Selected directories that are tasks (`is_task`). ConfigurationError when the glob cannot be listed."""
+def task_directories(source: TaskSource, setting: str = "data.tasks.glob") -> list[Path]:
+    """Selected directories that are tasks (`is_task`).
+
+    ConfigurationError when the glob cannot be listed, which names `setting`, where it was given.
+    """
     try:
         found = sorted(source.root.glob(source.glob))
-    except (OSError, ValueError, NotImplementedError) as error:
+    except (OSError, ValueError, NotImplementedError, IndexError) as error:  # IndexError: the pattern `.`
         raise ConfigurationError(
-            f"{source.root}: cannot list tasks with glob '{source.glob}' ({_reason(error)}); correct data.tasks"
+            f"{source.root}: cannot list tasks with glob '{source.glob}' ({_reason(error)}); correct {setting}"
         ) from error
     return [path for path in found if is_task(path, source.instruction_path)]
 
@@ -148,40 +139,6 @@ class PromptOrder:
     def _key(self, epoch: int, index: int) -> bytes:
         # random.shuffle promises no stable order between Python versions; a digest does.
         return hashlib.sha256(f"{self.seed}:{epoch}:{index}".encode()).digest()
-
-
-def _parse_row(line: bytes, where: str, *, index: int) -> Prompt | BadRow:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return BadRow(where, _no_json(error))
-    metadata = row.get("metadata") if isinstance(row, dict) else None
-    if not isinstance(metadata, dict):
-        return BadRow(where, "is not a JSON object with a metadata object")
-    instance_id = metadata.get("instance_id")
-    if not isinstance(instance_id, str) or not instance_id:
-        return BadRow(where, "has no metadata.instance_id (a non-empty string)")
-    text = _prompt_text(row.get("prompt"))
-    if text is None:
-        return BadRow(where, "has a prompt that is neither a string nor a list of messages")
-    if not text.strip():
-        return BadRow(where, f"has an empty prompt (instance {instance_id})", empty_prompt=True)
-    return Prompt(index, text, instance_id, metadata, where)
-
-
-def _no_json(error: ValueError | RecursionError) -> str:
-    return "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON ({_reason(error)})"
-
-
-def _prompt_text(value: Any) -> str | None:
-    """A string as it is; a list of messages as their contents in order (Miles takes both)."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(m, dict) and isinstance(m.get("content"), str) for m in value):
-        return "\n\n".join(message["content"] for message in value)
-    return None
 
 
 def _without_reserved(prompt: Prompt) -> Prompt:

@@ -20,12 +20,12 @@ class Cause(StrEnum):
 
 
 MEANING = {
-    Cause.NOT_JSON: "the line is no JSON value in UTF-8 (NaN and Infinity are none)",
+    Cause.NOT_JSON: "the line is no JSON value in UTF-8 (NaN, Infinity and halves of surrogate pairs are none)",
     Cause.TOO_LONG: "the line has more than 64 MiB",
     Cause.NOT_AN_OBJECT: "the value is no JSON object",
-    Cause.NO_ID: "no text under `instance_id` or `task_id` (or `--id-key`)",
+    Cause.NO_ID: "neither text nor a whole number under `instance_id` or `task_id` (or `--id-key`)",
     Cause.INVALID_ID: "the id is no name of a task directory: letters, digits, `.`, `_` and `-`, beginning with a"
-    " letter or digit, at most 255",
+    " letter or digit, at most 128",
     Cause.NO_PROMPT: "none of the prompt's keys is there (with `--prompt-key`: that key)",
     Cause.EMPTY_PROMPT: "the prompt is empty or blank",
     Cause.PROMPT_NOT_TEXT: "the prompt is neither text nor a list of messages with text contents",

@@ -15,18 +15,33 @@ from harborrl_trainer.errors import ConfigurationError
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line, characters of an array's element: beyond it something is not what it is taken for."""
 _CHUNK = 1024 * 1024
+_OTHER_FORMATS = {
+    b"\x1f\x8b": "gzip: add .gz to its name",
+    b"PAR1": "Parquet: name it .parquet",
+    b"\xff\xfe": "UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "UTF-16: convert it to UTF-8",
+    b"\x28\xb5\x2f\xfd": "Zstandard: unpack it",
+    b"\xfd7zXZ": "xz: unpack it",
+    b"BZh": "bzip2: unpack it",
+    b"PK\x03\x04": "zip: unpack it",
+}
+"""How a file begins that is no JSON, whatever its name says -> what it is, and what to do. No JSON begins so."""
 _TORN = object()
 
 type Numbered = tuple[int, Any]
 """Line or position from 1, and the value or the Cause why there is none."""
 
 
-def read_lines(file: IO[bytes], longest: int = LONGEST) -> Iterator[Numbered]:
-    """One value a line; blank lines are no rows, but they count as lines."""
+def read_lines(file: IO[bytes], name: str = "input", longest: int = LONGEST) -> Iterator[Numbered]:
+    """One value a line; blank lines are no rows, but they count as lines.
+
+    Raises ConfigurationError where the file is in a format of another kind.
+    """
     number = 0
     while line := file.readline(longest + 1):
         number += 1
         if number == 1:
+            _refuse_other_format(line, name)
             line = line.removeprefix(BOM_UTF8)
         if len(line) > longest:
             while line and not line.endswith(b"\n"):
@@ -40,6 +55,12 @@ def read_lines(file: IO[bytes], longest: int = LONGEST) -> Iterator[Numbered]:
                 continue
             value = Cause.NOT_JSON
         yield number, value
+
+
+def _refuse_other_format(head: bytes, name: str) -> None:
+    for begins, what in _OTHER_FORMATS.items():
+        if head.startswith(begins):
+            raise ConfigurationError(f"{name}: is no JSON but {what}")
 
 
 def read_json(file: IO[bytes], name: str, longest: int = LONGEST) -> Iterator[Numbered]:
@@ -117,6 +138,7 @@ class _Values:
             # Doubled, so that a long value is not decoded again and again.
             read = self._file.read(max(len(held), _CHUNK))
         except UnicodeDecodeError as error:
+            _refuse_other_format(error.object, self._name)
             raise ConfigurationError(f"{self._name}: is not UTF-8 ({error.reason}); convert it first") from error
         self._text, self._at = held + read, 0
         return bool(read)

@@ -17,9 +17,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.E
 
 
 def checked(path: Path) -> Path:
-    """The file itself where `path` is a link to it. Raises ConfigurationError when no engine would read it."""
-    if path.suffix != ".jsonl":
-        raise ConfigurationError(f"{path}: --output must end in .jsonl, the suffix by which Miles chooses its reader")
+    """The file itself where `path` is a link to it. Raises ConfigurationError when it is no file."""
     real = path.resolve()
     if real.exists() and not real.is_file():
         raise ConfigurationError(f"{path}: exists and is no regular file; choose another --output")

@@ -32,7 +32,7 @@ class Report:
     stopped_at_limit: bool = False
     dropped: Counter[Cause] = field(default_factory=Counter)
     where: dict[Cause, list[str]] = field(default_factory=dict)
-    """The first places of each cause, as `file:line`."""
+    """The first places of each cause, as `file:line` or as a task directory's name."""
     shapes: Counter[str] = field(default_factory=Counter)
     stripped: Counter[str] = field(default_factory=Counter)
     """Reserved key -> rows that carried it."""
@@ -53,7 +53,7 @@ class Order:
     """Rows to write at most."""
     append: bool = False
     strict: bool = False
-    """Write nothing when a row has to be dropped."""
+    """Write nothing when a row has to be dropped, other than one that the output has already."""
     dry_run: bool = False
     task_root: Path | None = None
     instruction_path: str = "instruction.md"
@@ -67,22 +67,28 @@ class NothingWrittenError(ConfigurationError):
         self.report = report
 
 
+class _NothingNewError(Exception):
+    """What would take the file's place is the file itself, which is left alone."""
+
+
 def prepare(source: Input, path: Path, converter: Converter, order: Order) -> Report:
     """Write `path` from `source`.
 
     Raises NothingWrittenError when no row is left (or, being strict, not every one), StorageError when the volume does
-    not take it; `path` is as it was then.
+    not take it; `path` is as it was then, and where there is nothing to append.
     """
     path = output.checked(path)
     _refuse_to_replace(source, path)
     report = Report(stripped=converter.stripped)
     tasks = None if order.task_root is None else _task_names(order.task_root, order.instruction_path)
     try:
-        with _writer(path, dry_run=order.dry_run) as write:
+        with suppress(_NothingNewError), _writer(path, dry_run=order.dry_run) as write:
             before = frozenset(_carry_over(path, write, report) if order.append else ())
             gate = _Gate(set(before), before, tasks)
             _write_rows(source, write, converter, gate, report, limit=order.limit)
             _judge(report, order)
+            if not report.written:
+                raise _NothingNewError
     except OSError as error:
         raise StorageError(
             f"{path}: cannot be written ({error.strerror or error}); nothing was changed, make room or choose another"
@@ -137,19 +143,19 @@ def _write_rows(
             report.read += 1
             row = value if type(value) is Cause else convert(value)
             if isinstance(row, Cause):
-                report.drop(row, f"{part.name}:{number}")
+                report.drop(row, part.place(number))
                 continue
             try:
                 line = dumps(row.document, _json_form, orjson.OPT_APPEND_NEWLINE)
             except orjson.JSONEncodeError:
                 found = _without_binary(row.document, report)
                 if found is None:
-                    report.drop(Cause.NO_JSON_FORM, f"{part.name}:{number}")
+                    report.drop(Cause.NO_JSON_FORM, part.place(number))
                     continue
                 line = found
             objection = gate.objection(row.instance_id)
             if objection is not None:
-                report.drop(objection, f"{part.name}:{number}")
+                report.drop(objection, part.place(number))
                 continue
             write(line)
             report.written += 1
@@ -157,13 +163,13 @@ def _write_rows(
 
 
 def _judge(report: Report, order: Order) -> None:
-    lost = report.dropped.total()
+    already = report.dropped[Cause.IN_OUTPUT]
+    lost = report.dropped.total() - already
     if order.strict and lost:
         raise NothingWrittenError(
             f"{lost} of {report.read} rows would be dropped; correct them, or leave out --strict", report
         )
-    already = report.dropped[Cause.IN_OUTPUT]
-    if not report.written and not (report.kept and already and already == lost):
+    if not report.written and not already:
         what = "there is no row" if not report.read else f"every one of {report.read} rows was dropped"
         raise NothingWrittenError(f"{what}; nothing was written", report)
 

@@ -4,22 +4,22 @@ Three shapes are told apart by their keys (docs/data.md): a finished row, and fl
 Terminal-Bench's columns. All columns are kept as metadata but those that would be taken for something else.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from harborrl_trainer.data.causes import Cause
+from harborrl_trainer.prompt_rows import INSTANCE_ID
 from harborrl_trainer.rollout.reserved import RESERVED
-
-INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""A directory's name that needs no quoting and cannot lead out of the task root; file systems take 255 bytes."""
 
 STRIPPED_KEYS = RESERVED
 """Never taken over from a data set: what both engines would mistake for a trial's own."""
 
 PROMPT_KEYS = ("problem_statement", "instruction", "base_description", "prompt")
 """In this order; the first that holds something is the prompt of a flat row."""
+
+ID_KEYS = ("instance_id", "task_id")
+"""In this order."""
 
 type Shape = Literal["finished", "swe-bench", "terminal-bench", "other"]
 
@@ -67,9 +67,11 @@ class Converter:
 
     def _id_of(self, metadata: dict[str, Any]) -> Any:
         """None where there is nothing."""
-        if self.id_key is not None:
-            return metadata.get(self.id_key) or None
-        return metadata.get("instance_id") or metadata.get("task_id") or None
+        for key in ID_KEYS if self.id_key is None else (self.id_key,):
+            value = metadata.get(key)
+            if value is not None and value != "":
+                return value
+        return None
 
     def _prompt(self, row: dict[str, Any], metadata: dict[str, Any]) -> Any:
         if self.prompt_key is None:

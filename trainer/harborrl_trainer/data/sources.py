@@ -25,6 +25,14 @@ _HUB_ID = re.compile(r"(hf://datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A
 _STDIN = Path("/dev/stdin")
 
 
+class OptionError(ConfigurationError):
+    """An option that the input has no use for: the command line is wrong, not the data."""
+
+    def __init__(self, option: str, said: str) -> None:
+        super().__init__(f"{option}: {said}")
+        self.option, self.said = option, said
+
+
 @dataclass(frozen=True)
 class Part:
     """One file of the input, or all task directories."""
@@ -33,6 +41,12 @@ class Part:
     rows: Callable[[], Iterator[Numbered]]
     file: Path | None = None
     """What the rows come from, where it is one file: it must not be the output as well."""
+    titles: Sequence[str] = ()
+    """What people call the rows, where that is not their line."""
+
+    def place(self, number: int) -> str:
+        """Of row `number`, for a report."""
+        return self.titles[number - 1] if self.titles else f"{self.name}:{number}"
 
 
 @dataclass(frozen=True)
@@ -49,18 +63,29 @@ class Selection:
     split: str = "train"
     config: str | None = None
     revision: str | None = None
-    glob: str = "*"
+    glob: str | None = None
+    """Unset: all."""
     instruction_path: str = "instruction.md"
+
+    def refuse_unread(self, *names: str) -> None:
+        """Raises OptionError where one of these is set: it would be ignored, and what it was to choose be missed."""
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                raise OptionError(f"--{name}", f"'{value}' chooses nothing in this input; leave it out")
 
 
 def open_input(text: str, selection: Selection) -> Input:
     """ConfigurationError when it is nothing that can be read, or needs a package that is not installed."""
     if text == "-":
-        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer), _STDIN)], "standard input")
+        selection.refuse_unread("config", "revision", "glob")
+        return Input([Part("stdin", lambda: read_lines(sys.stdin.buffer, "standard input"), _STDIN)], "standard input")
     path = Path(text).expanduser()
     if path.is_dir():
+        selection.refuse_unread("revision")
         return _folder(path.resolve(), selection)
+    selection.refuse_unread("glob")
     if path.exists():
+        selection.refuse_unread("config", "revision")
         return Input([_file(path, path.name)], str(path))
     if not _HUB_ID.fullmatch(text) or path.suffix.lower() in splits.SUFFIXES:
         raise ConfigurationError(
@@ -80,18 +105,28 @@ def is_below(path: str) -> bool:
 
 
 def _folder(root: Path, selection: Selection) -> Input:
-    source = TaskSource(root=root, glob=selection.glob, instruction_path=selection.instruction_path)
     try:
         os.scandir(f"{root}/.").close()  # a glob finds nothing in a folder that it may not list, and says nothing
         os.stat(f"{root}/.")  # noqa: PTH116 - a Path drops the dot, which asks whether the folder may be entered
     except OSError as error:
         raise _closed(root, error) from error
-    if directories := task_directories(source):
-        part = Part(root.name, lambda: _tasks(directories, source))
-        return Input([part], f"{len(directories)} task directories of {root}")
+    if tasks := _task_names(root, selection):
+        selection.refuse_unread("config")
+        source = TaskSource(root=root, instruction_path=selection.instruction_path)
+        part = Part(root.name, lambda: _tasks(tasks, source), titles=tasks)
+        return Input([part], f"{len(tasks)} task directories of {root}")
+    if selection.glob is not None:
+        raise ConfigurationError(f"{root}: no task directory matches --glob '{selection.glob}'; correct one of them")
     names, card = _listed(root)
     chosen = splits.files_of(names, card, selection.split, selection.config, str(root))
     return Input([_file(root / name, name) for name in chosen], str(root))
+
+
+def _task_names(root: Path, selection: Selection) -> list[str]:
+    pattern = "*" if selection.glob is None else selection.glob
+    source = TaskSource(root=root, glob=pattern, instruction_path=selection.instruction_path)
+    found = task_directories(source, setting="--glob")
+    return [directory.relative_to(root).as_posix() for directory in found]
 
 
 def _listed(root: Path) -> tuple[list[str], str]:
@@ -109,11 +144,10 @@ def _closed(root: Path, error: OSError) -> ConfigurationError:
     )
 
 
-def _tasks(directories: Sequence[Path], source: TaskSource) -> Iterator[Numbered]:
-    for number, directory in enumerate(directories, 1):
-        name = directory.relative_to(source.root).as_posix()
+def _tasks(names: Sequence[str], source: TaskSource) -> Iterator[Numbered]:
+    for number, name in enumerate(names, 1):
         try:
-            text = (directory / source.instruction_path).read_text(encoding="utf-8")
+            text = (source.root / name / source.instruction_path).read_text(encoding="utf-8")
         except FileNotFoundError:
             yield number, {"instance_id": name}
         except (OSError, UnicodeDecodeError):
@@ -128,7 +162,7 @@ def _file(path: Path, name: str) -> Part:
     kind = (suffixes[:-1] if packed else suffixes)[-1:]
     match kind:
         case [".jsonl" | ".ndjson"]:
-            return Part(name, lambda: _streamed(path, packed, read_lines), path)
+            return Part(name, lambda: _streamed(path, packed, lambda file: read_lines(file, name)), path)
         case [".json"]:
             return Part(name, lambda: _streamed(path, packed, lambda file: read_json(file, name)), path)
         case [".parquet"] if not packed:

@@ -15,7 +15,7 @@ from harborrl_trainer.native.collect import Collector
 from harborrl_trainer.native.plan import plan_evaluation, plan_rollout
 from harborrl_trainer.native.policy import Interrupted
 from harborrl_trainer.native.samples import Sample
-from harborrl_trainer.prompts import Prompt
+from harborrl_trainer.prompt_rows import Prompt
 from harborrl_trainer.rollout.groups import EveryGroupAborted, EveryGroupHopeless, Group, keep_whole
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harborrl_trainer.job import TrainingConfig
-from harborrl_trainer.prompts import Prompt, PromptOrder
+from harborrl_trainer.prompt_rows import Prompt
+from harborrl_trainer.prompts import PromptOrder
 
 
 @dataclass(frozen=True)

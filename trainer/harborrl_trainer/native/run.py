@@ -26,7 +26,8 @@ from harborrl_trainer.native.policy import PolicyConfig
 from harborrl_trainer.native.precision import ComputeType, best_compute_type
 from harborrl_trainer.native.serving import serving
 from harborrl_trainer.native.session_server import SessionStore, build_app
-from harborrl_trainer.prompts import Prompt, read_prompts
+from harborrl_trainer.prompt_rows import Prompt
+from harborrl_trainer.prompts import read_prompts
 from harborrl_trainer.rollout.agent_client import AgentClient, AgentServerError, Health
 from harborrl_trainer.rollout.inflight import InFlight, follow_capacity, width_for
 from harborrl_trainer.rollout.trial_log import TrialLog

@@ -9,7 +9,7 @@ import torch
 from harborrl_trainer.native import grpo
 from harborrl_trainer.native.policy import StepReport, TrainSample
 from harborrl_trainer.native.session import Trajectory
-from harborrl_trainer.prompts import Prompt
+from harborrl_trainer.prompt_rows import Prompt
 from harborrl_trainer.rollout.groups import Group
 
 

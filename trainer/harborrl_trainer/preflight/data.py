@@ -1,6 +1,5 @@
 """I6: prompts are there and not empty, and each names a task that can be run and judged."""
 
-import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +9,11 @@ from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import Data, JobDocument
 from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, some, warn
 from harborrl_trainer.preflight.sandboxes import check_sandboxes
-from harborrl_trainer.prompts import BadRow, PromptSet
+from harborrl_trainer.prompt_rows import BadRow
+from harborrl_trainer.prompts import PromptSet
 
 INSTRUCTION = "instruction.md"
 VERIFIER = Path("tests") / "test.sh"
-_INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def check_data(job: JobDocument) -> Outcome:
@@ -56,7 +55,7 @@ def _check_source(data: Data, root: Path) -> tuple[Outcome, set[str]]:
     if not found.prompts and not found.bad_rows:
         return Outcome([_nothing_selected(data)]), set()
     ids = {prompt.instance_id for prompt in found.prompts}
-    present = {id_ for id_ in ids if _INSTANCE_ID.fullmatch(id_) and (root / id_).is_dir()}
+    present = {id_ for id_ in ids if (root / id_).is_dir()}
     findings = [
         *_bad_rows(found.bad_rows, source),
         *_reserved(found, source),
