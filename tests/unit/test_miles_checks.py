@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 from harborrl_trainer.miles_engine import checks
+from harborrl_trainer.miles_engine import world as worlds
 from harborrl_trainer.miles_engine.plan import Checks, Server
 from support.miles_run import FLAGS, SHAPED
 
@@ -27,8 +28,8 @@ class Answers:
     parser: tuple[str, str] = ("accepted", "")
     seconds: float = 0
 
-    def world(self) -> checks.World:
-        return checks.World(
+    def world(self) -> worlds.World:
+        return worlds.World(
             health=lambda url: self._next(self.health, url),
             local_gpus=lambda: self.local,
             ray_gpus=lambda: self._next(self.nodes, "Ray"),
@@ -44,12 +45,12 @@ class Answers:
     def _next(answers: list[Any], what: str) -> Any:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if answer is None:
-            raise checks.NotYetError(f"{what} does not answer")
+            raise worlds.NotYetError(f"{what} does not answer")
         return answer
 
 
-def question(root: Path) -> checks.Question:
-    return checks.Question(["train.py", "--num-rollout", "3"], {}, root)
+def question(root: Path) -> worlds.Question:
+    return worlds.Question(["train.py", "--num-rollout", "3"], {}, root)
 
 
 WANTED = Checks(server=Server("http://agent", owned=True, slots=8), nodes=2, gpus_per_node=8)
@@ -106,12 +107,12 @@ def test_a_parser_that_cannot_be_asked_is_noted_and_nothing_more(tmp_path: Path)
 )
 def test_the_parser_of_the_checkout_itself_is_asked(words: tuple[str, ...], verdict: str) -> None:
     argv = ["train.py", "--prompt-data", "x", "--num-rollout", "3", *words]
-    asked = checks.Question(argv, {**os.environ, "MILES_SHAPED_FLAGS": str(FLAGS)}, SHAPED)
-    assert checks.ask_parser(asked)[0] == verdict
+    asked = worlds.Question(argv, {**os.environ, "MILES_SHAPED_FLAGS": str(FLAGS)}, SHAPED)
+    assert worlds.ask_parser(asked)[0] == verdict
 
 
 def test_a_checkout_without_miles_says_nothing_about_arguments(tmp_path: Path) -> None:
-    verdict, said = checks.ask_parser(checks.Question(["train.py"], dict(os.environ), tmp_path))
+    verdict, said = worlds.ask_parser(worlds.Question(["train.py"], dict(os.environ), tmp_path))
     assert (verdict, "megatron" in said) == ("unknown", True)
 
 
@@ -169,7 +170,46 @@ def test_what_miles_cannot_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_health_that_cannot_be_read_is_asked_for_again() -> None:
-    with pytest.raises(checks.NotYetError, match="does not answer"):
-        checks.ask_health("http://127.0.0.1:9")
+    with pytest.raises(worlds.NotYetError, match="does not answer"):
+        worlds.ask_health("http://127.0.0.1:9")
     with pytest.raises(ConfigurationError, match="is no HTTP address"):
-        checks.ask_health("file:///etc")
+        worlds.ask_health("file:///etc")
+
+
+def program(place: Path, text: str) -> str:
+    place.write_text(f"#!/bin/sh\n{text}\n")
+    place.chmod(0o755)
+    return str(place)
+
+
+def test_nvidia_smi_that_hangs_is_a_failure_of_the_node(tmp_path: Path) -> None:
+    hanging = program(tmp_path / "nvidia-smi", "exec tail -f /dev/null")
+    with pytest.raises(InfrastructureError, match=r"nvidia-smi of the head does not answer within 0\.2 s"):
+        worlds.count_local_gpus(hanging, seconds=0.2)
+    whole = program(tmp_path / "other", "echo 'GPU 0: H200 (UUID: x)'; echo 'GPU 1: H200 (UUID: y)'")
+    assert worlds.count_local_gpus(whole) == 2
+
+
+@pytest.mark.parametrize("script", ["raise SystemExit('no nodes')", "print('[8.0')", "", "while True: pass"])
+def test_ray_that_hangs_or_talks_nonsense_is_asked_again(script: str) -> None:
+    with pytest.raises(worlds.NotYetError, match="nodes"):
+        worlds.count_ray_gpus(script, seconds=0.2)
+    assert worlds.count_ray_gpus("print([8, 4.0])") == [8.0, 4.0]
+
+
+def test_a_ray_that_hangs_while_nodes_join_is_waited_for() -> None:
+    answers = Answers(nodes=[[8.0, 8.0]])
+    hanging = iter([True, True])
+
+    def ray() -> Sequence[float]:
+        return worlds.count_ray_gpus("while True: pass", seconds=0.1) if next(hanging, False) else [8.0, 8.0]
+
+    checks.await_nodes(WANTED, replace(answers.world(), ray_gpus=ray))
+    assert answers.seconds > 0
+
+
+def test_a_parser_that_hangs_is_one_that_cannot_be_asked(tmp_path: Path) -> None:
+    (tmp_path / "megatron").mkdir()
+    (tmp_path / "megatron" / "__init__.py").write_text("while True: pass\n")
+    asked = worlds.Question(["train.py"], dict(os.environ), tmp_path)
+    assert worlds.ask_parser(asked, seconds=0.3) == ("unknown", "it takes longer than 0.3 s")

@@ -5,66 +5,19 @@ wrote the plan. Ports and GPUs are looked at, never freed: what holds them is no
 """
 
 import errno
-import json
 import os
-import shutil
 import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
 from harborrl_trainer.miles_engine.plan import Checks, Server
+from harborrl_trainer.miles_engine.world import NotYetError, Question, World
 
 SERVER_WAIT_SECONDS = 60.0
 NODES_WAIT_SECONDS = 1800.0
 """For the other pods of a cluster whose head is up: Miles' image has tens of gigabytes, and each node pulls its own."""
-PARSER_SECONDS = 300.0
-"""Miles imports SGLang and Megatron for it."""
-PARSER_CHECK = Path(__file__).resolve().parents[1] / "launch" / "parser_check.py"
 _PAUSE = 2.0
-_NODES = """
-import json, ray
-ray.init(address="auto", log_to_driver=False, configure_logging=False)
-alive = [node for node in ray.nodes() if node["Alive"]]
-print(json.dumps([node["Resources"].get("GPU", 0) for node in alive]))
-"""
-
-
-class NotYetError(Exception):
-    """A source that may answer later."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A command line, as Miles will get it."""
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    root: Path
-    """Miles' checkout."""
-
-
-@dataclass(frozen=True)
-class World:
-    """What the checks ask, so that a test can answer."""
-
-    health: Callable[[str], dict[str, Any]]
-    """URL -> the agent server's health document; raises NotYetError."""
-    local_gpus: Callable[[], int | None]
-    """GPUs that this container sees; None when there is no telling."""
-    ray_gpus: Callable[[], Sequence[float]]
-    """GPUs of each node that has joined; raises NotYetError."""
-    judge: Callable[[Question], tuple[str, str]]
-    """The image's own argument parser: `accepted`, `refused` or `unknown`, and what it said."""
-    sleep: Callable[[float], None] = time.sleep
-    now: Callable[[], float] = time.monotonic
 
 
 def run_checks(checks: Checks, question: Question, world: World) -> list[str]:
@@ -209,59 +162,3 @@ def check_server(server: Server, world: World) -> None:
             f"agent server: it runs {capacity} trials at once and the job keeps {server.slots} in flight; raise "
             f"{field} to at least {server.slots} or take smaller batches"
         )
-
-
-def ask_health(url: str) -> dict[str, Any]:
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"agentServer.url: {url} is no HTTP address")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{url.rstrip('/')}/health", timeout=5) as answer:
-            document = json.loads(answer.read())
-    except (OSError, ValueError) as error:
-        raise NotYetError(f"{url}/health does not answer ({error})") from error
-    if not isinstance(document, dict) or document.get("status") not in ("ok", "degraded"):
-        raise NotYetError(f"{url}/health is not ok")
-    return document
-
-
-def count_local_gpus() -> int | None:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    told = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - as found on PATH
-    return sum(line.startswith("GPU ") for line in told.stdout.splitlines())
-
-
-def count_ray_gpus() -> Sequence[float]:
-    """Asked in a process of its own: a driver connects to Ray once, and that is Miles' to do."""
-    command = [sys.executable, "-c", _NODES]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603 - our own text
-    lines = told.stdout.strip().splitlines()
-    if told.returncode or not lines:
-        reason = told.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise NotYetError(f"cannot ask Ray for its nodes: {reason[0]}")
-    return [float(gpus) for gpus in json.loads(lines[-1])]
-
-
-def ask_parser(question: Question) -> tuple[str, str]:
-    """In a process of its own: what Miles imports for it must not stay in the driver."""
-    path = f"{question.root}:{question.environment.get('PYTHONPATH', '')}"
-    try:
-        told = subprocess.run(  # noqa: S603 - our own script
-            [sys.executable, str(PARSER_CHECK)],
-            input=json.dumps({"argv": list(question.argv), "depth": "parse"}),
-            env={**question.environment, "PYTHONPATH": path.rstrip(":")},
-            cwd=question.root,
-            capture_output=True,
-            text=True,
-            timeout=PARSER_SECONDS,
-            check=False,
-        )
-        answer = json.loads(told.stdout.strip().splitlines()[-1])
-        return str(answer["verdict"]), str(answer["message"])
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-        return "unknown", f"{type(error).__name__}: {error}"
-
-
-REAL = World(health=ask_health, local_gpus=count_local_gpus, ray_gpus=count_ray_gpus, judge=ask_parser)

@@ -16,6 +16,7 @@ from harborrl_trainer.miles_engine import checks, keeping, sealing, verdict
 from harborrl_trainer.miles_engine.child import TERM_SECONDS, Child
 from harborrl_trainer.miles_engine.plan import Plan
 from harborrl_trainer.miles_engine.stopping import Act, Seen, Stopping
+from harborrl_trainer.miles_engine.world import REAL, Question, World
 
 LOOK_TICKS = 3
 """Between two looks at the checkpoints while nobody waits for one."""
@@ -31,7 +32,7 @@ class Surroundings:
     """All that the driver takes from its process, so that a test can give something else."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    world: checks.World = checks.REAL
+    world: World = REAL
     out: BinaryIO = field(default_factory=lambda: sys.stdout.buffer)
     say: TextIO = field(default_factory=lambda: sys.stdout)
 
@@ -50,7 +51,7 @@ def drive(plan: Plan, around: Surroundings | None = None) -> int:
     root = _root(plan, here.environment)
     environment = {**here.environment, **plan.env}
     _check_settings(environment)
-    question = checks.Question(plan.argv, environment, root)
+    question = Question(plan.argv, environment, root)
     for notice in checks.run_checks(plan.checks, question, here.world):
         _say(here, f"note: {notice}")
     return _Driver(plan, root, here).run()
