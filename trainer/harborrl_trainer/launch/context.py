@@ -22,8 +22,10 @@ FUNCTIONS: Mapping[str, str] = {
 }
 """Our functions in the places of the launchers' own."""
 
-SCRATCH = "/scratch/miles_train_offload"
-"""Node-local directory of the LoRA preset's offloaded trainer; not in memory."""
+SCRATCH_MOUNT = "/scratch"
+"""Node-local volume of a preset with `scratchGiB`, mounted by the operator; not in memory."""
+SCRATCH = f"{SCRATCH_MOUNT}/miles_train_offload"
+"""Directory of the LoRA preset's offloaded trainer."""
 
 FP8_CONFIG = "sglang_fp8_rollout.yaml"
 
