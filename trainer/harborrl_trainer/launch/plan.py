@@ -34,7 +34,8 @@ def launch(job: JobDocument, start: Start) -> Launch:
     _add_logging(context, line)
     _add_tail(context, line, notes)
     _forget_unknown_options(context, line, notes)
-    broken = first_broken({**effective(line.arguments), **values}, context)
+    settings = {**effective(line.arguments), **values}
+    broken = first_broken(settings, context)
     if broken is not None:
         raise ConfigurationError(broken)
     files = dict(context.files)
@@ -45,6 +46,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
         env=environment(job, start, context.version, context.preset),
         files=files,
         adjustments=(*notes, *remarks, *more_remarks),
+        models=(context.served,) if context.served and settings.get("sglang_config") in context.files else (),
     )
 
 
