@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
-from harborrl_trainer.miles_engine import checks
+from harborrl_trainer.miles_engine import checkout, checks
 from harborrl_trainer.miles_engine import world as worlds
 from harborrl_trainer.miles_engine.plan import Checks, Server
 from support.miles_run import FLAGS, SHAPED
@@ -25,7 +25,7 @@ class Answers:
     health: list[dict[str, Any] | None] = field(default_factory=lambda: [{"status": "ok", "capacity": 8}])
     local: int | None = 8
     nodes: list[Sequence[float]] = field(default_factory=lambda: [[8.0, 8.0]])
-    parser: tuple[str, str] = ("accepted", "")
+    parser: worlds.Answer = field(default_factory=lambda: worlds.Answer("accepted"))
     seconds: float = 0
 
     def world(self) -> worlds.World:
@@ -73,7 +73,7 @@ def test_nodes_and_agent_server_are_waited_for(tmp_path: Path) -> None:
         (Answers(nodes=[[8.0, 4.0]]), InfrastructureError, "2 of 2 nodes have joined, 1 with 8 GPUs"),
         (Answers(local=4), InfrastructureError, "the head sees 4 of 8 GPUs"),
         (
-            Answers(parser=("refused", "unrecognized arguments: --x")),
+            Answers(parser=worlds.Answer("refused", "unrecognized arguments: --x")),
             ConfigurationError,
             r"its own parser refuses the arguments \(unrecognized arguments: --x\)",
         ),
@@ -98,7 +98,8 @@ def test_without_nvidia_smi_rays_own_count_is_relied_on(tmp_path: Path) -> None:
 
 
 def test_a_parser_that_cannot_be_asked_is_noted_and_nothing_more(tmp_path: Path) -> None:
-    (notice,) = checks.run_checks(WANTED, question(tmp_path), Answers(parser=("unknown", "no libcuda")).world())
+    answers = Answers(parser=worlds.Answer("unknown", "no libcuda"))
+    (notice,) = checks.run_checks(WANTED, question(tmp_path), answers.world())
     assert notice == "Miles' own parser could not be asked beforehand (no libcuda)"
 
 
@@ -108,12 +109,12 @@ def test_a_parser_that_cannot_be_asked_is_noted_and_nothing_more(tmp_path: Path)
 def test_the_parser_of_the_checkout_itself_is_asked(words: tuple[str, ...], verdict: str) -> None:
     argv = ["train.py", "--prompt-data", "x", "--num-rollout", "3", *words]
     asked = worlds.Question(argv, {**os.environ, "MILES_SHAPED_FLAGS": str(FLAGS)}, SHAPED)
-    assert worlds.ask_parser(asked)[0] == verdict
+    assert worlds.ask_parser(asked).verdict == verdict
 
 
 def test_a_checkout_without_miles_says_nothing_about_arguments(tmp_path: Path) -> None:
-    verdict, said = worlds.ask_parser(worlds.Question(["train.py"], dict(os.environ), tmp_path))
-    assert (verdict, "megatron" in said) == ("unknown", True)
+    answer = worlds.ask_parser(worlds.Question(["train.py"], dict(os.environ), tmp_path))
+    assert (answer.verdict, answer.stage, "megatron" in answer.said) == ("unknown", "import", True)
 
 
 def git(root: Path, head: str, *, packed: str = "") -> Path:
@@ -125,22 +126,22 @@ def git(root: Path, head: str, *, packed: str = "") -> Path:
 
 
 def test_the_commit_of_a_checkout_is_read_without_git(tmp_path: Path) -> None:
-    assert checks.head_of(tmp_path) is None
-    assert checks.head_of(git(tmp_path / "detached", COMMIT)) == COMMIT
+    assert checkout.head_of(tmp_path) is None
+    assert checkout.head_of(git(tmp_path / "detached", COMMIT)) == COMMIT
     packed = git(tmp_path / "packed", "ref: refs/heads/main", packed=f"# pack-refs\n{COMMIT} refs/heads/main\n")
-    assert checks.head_of(packed) == COMMIT
+    assert checkout.head_of(packed) == COMMIT
     loose = git(tmp_path / "loose", "ref: refs/heads/main")
     (loose / ".git" / "refs" / "heads").mkdir(parents=True)
     (loose / ".git" / "refs" / "heads" / "main").write_text(COMMIT + "\n")
-    assert checks.head_of(loose) == COMMIT
+    assert checkout.head_of(loose) == COMMIT
 
 
 def test_another_commit_than_the_jobs_is_refused_and_an_unknown_one_noted(tmp_path: Path) -> None:
     root = git(tmp_path / "miles", COMMIT)
-    assert checks.check_source(root, "31f1ca961") == ""
+    assert checkout.check_source(root, "31f1ca961") == ""
     with pytest.raises(ConfigurationError, match="is Miles at 31f1ca961, but the job is written for 9a0036447"):
-        checks.check_source(root, "9a003644739f4e6dd509e2e8337e8ae7e571941c")
-    assert "is not known" in checks.check_source(tmp_path, COMMIT)
+        checkout.check_source(root, "9a003644739f4e6dd509e2e8337e8ae7e571941c")
+    assert "is not known" in checkout.check_source(tmp_path, COMMIT)
 
 
 @pytest.fixture
@@ -212,4 +213,4 @@ def test_a_parser_that_hangs_is_one_that_cannot_be_asked(tmp_path: Path) -> None
     (tmp_path / "megatron").mkdir()
     (tmp_path / "megatron" / "__init__.py").write_text("while True: pass\n")
     asked = worlds.Question(["train.py"], dict(os.environ), tmp_path)
-    assert worlds.ask_parser(asked, seconds=0.3) == ("unknown", "it takes longer than 0.3 s")
+    assert worlds.ask_parser(asked, seconds=0.3) == worlds.Answer("unknown", "it takes longer than 0.3 s")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
+from harborrl_trainer.miles_engine.checkout import check_source
 from harborrl_trainer.miles_engine.plan import Checks, Server
 from harborrl_trainer.miles_engine.world import NotYetError, Question, World
 
@@ -33,53 +34,15 @@ def run_checks(checks: Checks, question: Question, world: World) -> list[str]:
     return [notice for notice in notices if notice]
 
 
-def check_source(root: Path, commit: str) -> str:
-    found = head_of(root)
-    if not commit or found is None:
-        return f"{root} does not tell its commit: whether it is {commit[:9]} is not known" if commit else ""
-    if not (found.startswith(commit) or commit.startswith(found)):
-        raise ConfigurationError(
-            f"trainer.image: {root} is Miles at {found[:9]}, but the job is written for {commit[:9]}; "
-            "set config.milesSrcCommit to the image's commit or take an image of that commit"
-        )
-    return ""
-
-
 def check_arguments(question: Question, world: World) -> str:
     """Before nodes are waited for: Miles would say the same, only later."""
-    verdict, said = world.judge(question)
-    if verdict == "refused":
+    answer = world.judge(question)
+    if answer.verdict == "refused":
         raise ConfigurationError(
-            f"Miles: its own parser refuses the arguments ({said}); correct trainer.config, recipeArgs, extraArgs or "
-            "the image"
+            f"Miles: its own parser refuses the arguments ({answer.said}); correct trainer.config, recipeArgs, "
+            "extraArgs or the image"
         )
-    return "" if verdict == "accepted" else f"Miles' own parser could not be asked beforehand ({said})"
-
-
-def head_of(root: Path) -> str | None:
-    """The commit of a git checkout, read without git."""
-    folder = root / ".git"
-    try:
-        if folder.is_file():  # a worktree or a submodule
-            folder = (root / folder.read_text().partition("gitdir:")[2].strip()).resolve()
-        head = (folder / "HEAD").read_text().strip()
-        if not head.startswith("ref:"):
-            return head
-        name = head.partition(":")[2].strip()
-        common = folder / "commondir"
-        places = [folder, *([(folder / common.read_text().strip()).resolve()] if common.exists() else [])]
-        return next((found for place in places if (found := _ref(place, name))), None)
-    except OSError:
-        return None
-
-
-def _ref(folder: Path, name: str) -> str | None:
-    if (folder / name).is_file():
-        return (folder / name).read_text().strip()
-    if not (folder / "packed-refs").is_file():
-        return None
-    lines = (folder / "packed-refs").read_text().splitlines()
-    return next((line.split()[0] for line in lines if line.endswith(f" {name}")), None)
+    return "" if answer.verdict == "accepted" else f"Miles' own parser could not be asked beforehand ({answer.said})"
 
 
 def check_readable(paths: Sequence[str]) -> None:

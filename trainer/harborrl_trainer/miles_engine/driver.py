@@ -13,6 +13,7 @@ from typing import BinaryIO, TextIO
 from harborrl_trainer.errors import STOPPED, ConfigurationError
 from harborrl_trainer.miles.settings import Settings, SettingsError
 from harborrl_trainer.miles_engine import checks, keeping, sealing, verdict
+from harborrl_trainer.miles_engine.checkout import root_of
 from harborrl_trainer.miles_engine.child import TERM_SECONDS, Child
 from harborrl_trainer.miles_engine.plan import Plan
 from harborrl_trainer.miles_engine.stopping import Act, Seen, Stopping
@@ -23,8 +24,6 @@ LOOK_TICKS = 3
 GIVE_UP_SECONDS = 60.0
 """For Miles to end by itself, once our rollout layer has given the run up."""
 KILLED = 128 + signal.SIGTERM
-ROOT_VARIABLE = "HARBORRL_MILES_ROOT"
-"""Environment variable with the directory of Miles' checkout, where it is not at its usual place."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def drive(plan: Plan, around: Surroundings | None = None) -> int:
         sealing.seal(Path(late.checkpoints), late.rollout, data_state_too=late.data_state)
     for damaged in plan.set_aside:
         sealing.set_aside(Path(damaged.path), damaged.reason)
-    root = _root(plan, here.environment)
+    root = root_of(plan.argv[0], plan.roots, here.environment)
     environment = {**here.environment, **plan.env}
     _check_settings(environment)
     question = Question(plan.argv, environment, root)
@@ -63,18 +62,6 @@ def _check_settings(environment: Mapping[str, str]) -> None:
         Settings.from_environment(environment)
     except SettingsError as error:
         raise ConfigurationError(f"trainer.env: {error}; correct it or leave it out") from error
-
-
-def _root(plan: Plan, environment: Mapping[str, str]) -> Path:
-    named = environment.get(ROOT_VARIABLE)
-    roots = [named] if named else list(plan.roots)
-    for root in map(Path, roots):
-        if (root / plan.argv[0]).is_file():
-            return root
-    raise ConfigurationError(
-        f"trainer.image: {plan.argv[0]} of Miles is not in {' or '.join(roots)}; take an image of Miles, or name its "
-        f"checkout in {ROOT_VARIABLE}"
-    )
 
 
 class _Driver:

@@ -43,6 +43,19 @@ class Question:
     environment: Mapping[str, str]
     root: Path
     """Miles' checkout."""
+    depth: str = "parse"
+    """`parse`: argparse alone. `validate`: Miles' and Megatron's own checks too, as far as they need no GPU."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the image's own parser says."""
+
+    verdict: str
+    """`accepted`, `refused` or `unknown`."""
+    said: str = ""
+    stage: str = ""
+    """How far it came: `import`, `parse` or `validate`."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +68,8 @@ class World:
     """GPUs that this container sees; None when there is no telling."""
     ray_gpus: Callable[[], Sequence[float]]
     """GPUs of each node that has joined; raises NotYetError."""
-    judge: Callable[[Question], tuple[str, str]]
-    """The image's own argument parser: `accepted`, `refused` or `unknown`, and what it said."""
+    judge: Callable[[Question], Answer]
+    """The image's own argument parser."""
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
 
@@ -104,23 +117,23 @@ def count_ray_gpus(script: str = _NODES, seconds: float = RAY_SECONDS) -> Sequen
     raise NotYetError(f"cannot ask Ray for its nodes: {reason[0]}")
 
 
-def ask_parser(question: Question, seconds: float = PARSER_SECONDS) -> tuple[str, str]:
+def ask_parser(question: Question, seconds: float = PARSER_SECONDS) -> Answer:
     """In a process of its own: what Miles imports for it must not stay in the driver."""
     path = f"{question.root}:{question.environment.get('PYTHONPATH', '')}"
     try:
         told = _told(
             [sys.executable, str(PARSER_CHECK)],
             seconds,
-            said=json.dumps({"argv": list(question.argv), "depth": "parse"}),
+            said=json.dumps({"argv": list(question.argv), "depth": question.depth}),
             env={**question.environment, "PYTHONPATH": path.rstrip(":")},
             cwd=question.root,
         )
         answer = json.loads(told.stdout.strip().splitlines()[-1])
-        return str(answer["verdict"]), str(answer["message"])
+        return Answer(str(answer["verdict"]), str(answer["message"]), str(answer["stage"]))
     except subprocess.TimeoutExpired:
-        return "unknown", f"it takes longer than {seconds:g} s"
+        return Answer("unknown", f"it takes longer than {seconds:g} s")
     except (OSError, ValueError, LookupError, TypeError) as error:
-        return "unknown", f"{type(error).__name__}: {error}"
+        return Answer("unknown", f"{type(error).__name__}: {error}")
 
 
 def _told(
