@@ -44,7 +44,7 @@ def drive(plan: Plan, around: Surroundings | None = None) -> int:
     if plan.ending is not None:
         return _leave(here, plan.ending.exit_code, plan.ending.sentence)
     for late in plan.seals:
-        sealing.seal(Path(late.checkpoints), late.rollout, data_state_too=late.data_state)
+        sealing.seal(Path(late.checkpoints), late.rollout, data_state_too=late.data_state, ways=late.ways)
     for damaged in plan.set_aside:
         sealing.set_aside(Path(damaged.path), damaged.reason)
     root = root_of(plan.argv[0], plan.roots, here.environment)
@@ -167,7 +167,7 @@ class _Driver:
                     continue
                 state, ranks = self._plan.data_state, self._plan.ranks
                 if not sealing.problem(self._checkpoints, saved.rollout, data_state=state, ranks=ranks):
-                    sealing.seal(self._checkpoints, saved.rollout, data_state_too=state)
+                    sealing.seal(self._checkpoints, saved.rollout, data_state_too=state, ways=self._plan.ways)
                     _say(self._here, f"checkpoint {saved.path.name} is whole")
                     self._sealed = max(self._sealed, saved.rollout)
                     self._prune()

@@ -1,5 +1,6 @@
 """What a start demands: what is looked at where it is planned, and what its driver looks at in Miles' container."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from harborrl_trainer.errors import ConfigurationError
@@ -7,6 +8,7 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.seam import Launch
 from harborrl_trainer.miles_engine import sealing
 from harborrl_trainer.miles_engine.plan import Checks, Server
+from harborrl_trainer.miles_plan import found
 from harborrl_trainer.preflight import data, model
 from harborrl_trainer.preflight.findings import Finding
 
@@ -35,6 +37,19 @@ def check_ranks(adapter: Path, gpus: int) -> None:
         raise ConfigurationError(
             f"trainer.nodes: {adapter} was saved by {saved} training GPUs and the job trains on {gpus}; give it {saved}"
             " again, or begin a new job"
+        )
+
+
+def check_ways(checkpoint: Path, ways: Mapping[str, int]) -> None:
+    """An adapter's file holds the shard of its rank: under another split Miles would load it as another one."""
+    saved = found.ways_of(checkpoint)
+    other = [name for name, size in ways.items() if saved.get(name, size) != size]
+    if other:
+        was = " and ".join(f"{name.replace('_', ' ')} {saved[name]}" for name in other)
+        now = " and ".join(str(ways[name]) for name in other)
+        raise ConfigurationError(
+            f"trainer.parallelism: {checkpoint} was saved with {was} and the job trains with {now}; go back to the"
+            " former, or begin a new job"
         )
 
 

@@ -14,7 +14,7 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.context import training_gpus
 from harborrl_trainer.launch.environment import FUNCTIONS, VERDICT_FILE
 from harborrl_trainer.launch.seam import Launch, Start
-from harborrl_trainer.layout import IncarnationLayout, RunLayout
+from harborrl_trainer.layout import LAUNCH_FOLDER, IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine.plan import Ending, Plan, Retention, Seal, SetAside
 from harborrl_trainer.miles_plan import arguments, demands, found
@@ -26,7 +26,6 @@ ROOTS = ("/root/miles", "/root/miles-src", "/sgl-workspace/miles")
 """Where images of Miles have its checkout."""
 PROMPTS_FILE = "prompts.jsonl"
 """Where the launch looks for the prompts of a job that names task directories."""
-LAUNCH_FOLDER = "launch"
 VIEW_FOLDER = "load"
 CODE_VARIABLE = "HARBORRL_CODE"
 """Environment variable with the directory, in Miles' containers, into which our half was copied."""
@@ -101,6 +100,8 @@ class Planner:
             optimizer=begin.optimizer,
         )
         made = self.launch(self.job, start)
+        if adapter is not None:
+            demands.check_ways(adapter.parent, arguments.ways(made))
         settings: dict[str, object] = {} if begin.how is How.MODEL else {"start_rollout_id": begin.first_rollout}
         if adapter is not None:
             # For Miles a start like the first, but for these three: ids go on, and so does the place in the data set.
@@ -139,7 +140,8 @@ class Planner:
             data_state=found.keeps_data_state(self.job),
             ranks=training_gpus(self.job),
             tells_trained=arguments.has_flag(launch.argv, "--dump-details"),
-            seals=tuple(Seal(str(one.checkpoints), one.rollout, not one.data_problem) for one in begin.seals),
+            ways=arguments.ways(launch),
+            seals=tuple(_seal(one) for one in begin.seals),
             set_aside=tuple(SetAside(str(one.path), one.problem) for one in begin.set_aside),
             retention=_retention(self.job, begin, saved),
             notices=(*begin.notices, *adjusted),
@@ -171,6 +173,10 @@ def _prompts(job: JobDocument, mine: IncarnationLayout) -> dict[str, str]:
     )
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return {str(folder_of(mine) / PROMPTS_FILE): text}
+
+
+def _seal(late: Found) -> Seal:
+    return Seal(str(late.checkpoints), late.rollout, not late.data_problem, found.ways_of(late.path))
 
 
 def _view(mine: IncarnationLayout) -> Path:
