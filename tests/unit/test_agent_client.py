@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from harborrl_trainer.rollout.agent_client import (
+    NOT_STARTED,
     AgentClient,
     AgentServerAbsent,
     AgentServerUnreachable,
@@ -84,7 +85,7 @@ async def test_a_broken_connection_is_reported_once_and_never_retried() -> None:
     assert len(sent) == 1
 
 
-@pytest.mark.parametrize("absent", [httpx.ConnectError("refused"), httpx.Response(503)])
+@pytest.mark.parametrize("absent", [httpx.ConnectError("refused"), httpx.Response(503, headers=[NOT_STARTED])])
 async def test_a_server_that_is_being_restarted_is_waited_for(absent: Any) -> None:
     now = [0.0]
     deadlines: list[float] = []
@@ -95,10 +96,22 @@ async def test_a_server_that_is_being_restarted_is_waited_for(absent: Any) -> No
             return httpx.Response(200, json=contract("run_response.json"))
         if isinstance(absent, Exception):
             raise absent
-        return httpx.Response(absent.status_code)
+        return httpx.Response(absent.status_code, headers=absent.headers)
 
     assert (await patient_client(answer, now).run({}, ceiling_s=900)).exit_status == "Submitted"
     assert (deadlines[0], deadlines[-1]) == (900, 870)
+
+
+async def test_a_proxys_503_is_not_taken_for_a_trial_that_has_not_started() -> None:
+    sent = []
+
+    def broken_upstream(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(503, text="upstream connect error or disconnect/reset before headers")
+
+    with pytest.raises(AgentServerUnreachable, match="HTTP 503, which is not the agent server's own") as raised:
+        await patient_client(broken_upstream, [0.0]).run({})
+    assert (len(sent), raised.value.retryable) == (1, True)
 
 
 async def test_a_server_that_stays_away_is_given_up_after_a_minute() -> None:

@@ -32,6 +32,9 @@ KEEPALIVE_EXPIRY_S = 2.0
 """Below the 5 s after which uvicorn closes an idle connection, which is httpx' default too: a trial sent in that moment
 would be lost without anybody knowing whether it runs."""
 
+NOT_STARTED = ("X-HarborRL-Trial", "not-started")
+"""Header of our own server's 503. A proxy says 503 too when the connection behind it broke, with a trial on it."""
+
 CONTROL_TIMEOUT_S = 10.0
 FLUSH_TRIES = 3
 ABSENCE_S = 60.0
@@ -82,7 +85,7 @@ class AgentClient:
     """One connection pool for all trials of a process; as wide as there are trials in flight.
 
     `/run` is never sent twice to a server that may have taken it: a request whose answer was lost may still be running.
-    A server that was not reached, or that says 503, has not taken it and is asked again for a while.
+    A server that was not reached, or that says itself that it starts nothing, is asked again for a while.
     """
 
     def __init__(
@@ -137,7 +140,9 @@ class AgentClient:
         except httpx.HTTPError as error:
             raise AgentServerUnreachable(f"{self.url}: {type(error).__name__} {error}".rstrip()) from error
         if response.status_code == 503:
-            raise AgentServerAbsent(f"{self.url}/run answered HTTP 503")
+            if response.headers.get(NOT_STARTED[0]) == NOT_STARTED[1]:
+                raise AgentServerAbsent(f"{self.url}/run answered HTTP 503")
+            raise AgentServerUnreachable(f"{self.url}/run answered HTTP 503, which is not the agent server's own")
         if response.status_code != 200:
             raise BadReply(f"{self.url}/run answered HTTP {response.status_code}")
         return parse_reply(response.content)
