@@ -114,6 +114,27 @@ async def test_a_proxys_503_is_not_taken_for_a_trial_that_has_not_started() -> N
     assert (len(sent), raised.value.retryable) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("in_flight", "reached", "waited"), [(7, True, 0.0), (8, True, 20.0), (None, False, 20.0), ("freed", True, 6.0)]
+)
+async def test_room_is_a_server_that_answers_with_a_slot_to_spare(in_flight: Any, reached: bool, waited: float) -> None:
+    now = [0.0]
+
+    def health(_: httpx.Request) -> httpx.Response:
+        if in_flight is None:
+            raise httpx.ConnectError("refused")
+        held = (8 if now[0] < 6 else 7) if in_flight == "freed" else in_flight
+        return httpx.Response(200, json={"status": "ok", "capacity": 8, "in_flight": held, "queued": 0})
+
+    assert (await patient_client(health, now).await_room(20), now[0]) == (reached, waited)
+
+
+async def test_a_server_that_tells_no_capacity_is_not_waited_for() -> None:
+    now = [0.0]
+    assert await patient_client(lambda _: httpx.Response(200, json={"status": "ok"}), now).await_room(20)
+    assert now == [0.0]
+
+
 async def test_a_server_that_stays_away_is_given_up_after_a_minute() -> None:
     def refuses(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")

@@ -48,6 +48,8 @@ class AgentServerError(Exception):
 
     retryable = True
     """Whether another run, in a fresh session, may not meet it again."""
+    may_run = True
+    """Whether the agent server may still be at this trial, in a slot that nobody counts here."""
 
 
 class AgentServerUnreachable(AgentServerError):  # noqa: N818 - named after what happened
@@ -56,6 +58,8 @@ class AgentServerUnreachable(AgentServerError):  # noqa: N818 - named after what
 
 class AgentServerAbsent(AgentServerUnreachable):
     """Nobody took the trial: no connection came about, or the server is shutting down. It has not run."""
+
+    may_run = False
 
 
 class TrialCeilingExceeded(AgentServerError):  # noqa: N818 - named after what happened
@@ -66,6 +70,7 @@ class BadRequest(AgentServerError):  # noqa: N818 - named after what happened
     """The trial cannot be put into JSON: a column of the data set holds what is none."""
 
     retryable = False
+    may_run = False
 
 
 class BadReply(AgentServerError):  # noqa: N818 - named after what happened
@@ -146,6 +151,26 @@ class AgentClient:
         if response.status_code != 200:
             raise BadReply(f"{self.url}/run answered HTTP {response.status_code}")
         return parse_reply(response.content)
+
+    async def await_room(self, seconds: float) -> bool:
+        """Waits until the server answers and has a slot to spare, for a trial beside one that it may still run.
+
+        A server that is reached and stays full lets it queue there. False: it was not reached within `seconds`.
+        """
+        started = self._clock()
+        while True:
+            try:
+                health = await self.health()
+                reached = True
+                if health.in_flight + health.queued < health.capacity:
+                    return True
+            except BadReply:  # one that tells no capacity
+                return True
+            except AgentServerUnreachable:
+                reached = False
+            if self._clock() - started >= seconds:
+                return reached
+            await self._pause(ABSENCE_PAUSE_S)
 
     async def flush(self, session_server_instance_ids: Sequence[str]) -> int:
         """Cancels this trainer's trials; returns how many. Safe to repeat, and therefore tried three times.
