@@ -22,8 +22,9 @@ from harborrl_agent_server.settings import Settings
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes. A request carries a whole row of the data set, patches included."""
 
-LEAVING = {"Retry-After": "2", "Connection": "close"}
-"""The next connection goes to whom the Service names by then; this one would come back here."""
+LEAVING = {"Retry-After": "2", "Connection": "close", "X-HarborRL-Trial": "not-started"}
+"""The next connection goes to whom the Service names by then; this one would come back here. By the last the client
+knows that this 503 is ours: a proxy's may come of a trial that runs."""
 
 try:
     VERSION = version("harborrl")

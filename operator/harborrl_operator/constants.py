@@ -66,6 +66,10 @@ class Role(StrEnum):
     ANCHOR = "anchor"
 
 
+PARSER = "parser"
+"""Container of a preflight pod in which Miles' own parser is asked."""
+
+
 class Phase(StrEnum):
     """One word for `kubectl get`; conditions carry the truth."""
 

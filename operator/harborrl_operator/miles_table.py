@@ -33,6 +33,16 @@ class MilesVersion:
 
 
 @dataclass(frozen=True)
+class Scratch:
+    """Local disk that a preset writes its paused trainer to."""
+
+    path: str
+    """Where it must be mounted in every trainer pod."""
+    gib: int
+    """Of all nodes together."""
+
+
+@dataclass(frozen=True)
 class MilesPreset:
     """One documented launcher, as far as typed fields of the spec go."""
 
@@ -40,6 +50,7 @@ class MilesPreset:
     mode: str
     max_seq_len: int
     lora: Mapping[str, Any] | None
+    scratch: Scratch | None
     config: Mapping[str, Any]
     """camelCase field of `trainer.config` -> value."""
     over_sampling: int | None
@@ -66,6 +77,7 @@ PRESETS: Mapping[str, MilesPreset] = {
         mode=known["mode"],
         max_seq_len=known["maxSeqLen"],
         lora=known["lora"],
+        scratch=Scratch(**known["scratch"]) if known["scratch"] else None,
         config=known["config"],
         over_sampling=known["overSampling"],
         missing={commit: tuple(flags) for commit, flags in known["missing"].items()},

@@ -1,6 +1,5 @@
 """What a preflight pod found: its termination message is tests/contract/preflight.json."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -9,16 +8,13 @@ from pydantic import Field, StringConstraints, ValidationError
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
 from harborrl_operator.models.status import StatusModel
-from harborrl_operator.observed import Object, container_statuses, pod_phase
+from harborrl_operator.observed import Object, pod_phase
+from harborrl_operator.preflight_findings import Finding, Result, parse, parser_findings, terminated
 from harborrl_operator.problems import last_words
 
+CONTAINER = "preflight"
+
 Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(\.[0-9]{1,9})?(m|[kMGTPE]|[KMGTPE]i)?$")]
-
-
-class _Finding(StatusModel):
-    severity: str
-    reason: str
-    message: str
 
 
 class SandboxFacts(StatusModel):
@@ -48,13 +44,6 @@ class Facts(StatusModel):
         return self.agent_server.capacity if self.agent_server else None
 
 
-class _Result(StatusModel):
-    schema_version: int
-    ok: bool
-    findings: list[_Finding]
-    facts: Any = None
-
-
 @dataclass(frozen=True)
 class PreflightOutcome:
     """The result of one ended preflight pod."""
@@ -70,25 +59,38 @@ class PreflightOutcome:
 
 
 def read_outcome(pod: Object) -> PreflightOutcome | None:
-    """None while the pod runs."""
-    if pod_phase(pod) not in ("Succeeded", "Failed"):
+    """None while it may still refuse: what its own checks refuse is told before Miles' parser has answered."""
+    over = pod_phase(pod) in ("Succeeded", "Failed")
+    ended = terminated(pod, CONTAINER)
+    if not ended and not over:
         return None
-    ended = _terminated(pod)
     finished_at = str(ended.get("finishedAt") or pod["metadata"]["creationTimestamp"])
-    result = _parse(str(ended.get("message", "")))
+    result = parse(str(ended.get("message", "")))
     if result is None or ended.get("exitCode") not in (0, 1):
         said = last_words(pod) or "it ended without a result"
         return PreflightOutcome(Verdict(Reason.PREFLIGHT_CRASHED, f"Preflight ended unexpectedly: {said}"), finished_at)
-    warned = [finding for finding in result.findings if finding.severity == "warn"]
+    of_parser = parser_findings(pod)
+    if of_parser is None and result.ok:
+        return None
+    return _outcome(result, [*result.findings, *(of_parser or [])], finished_at)
+
+
+def is_asking(pod: Object) -> bool:
+    """Whether its own checks are through, and Miles' parser has not answered yet."""
+    return bool(terminated(pod, CONTAINER)) and parser_findings(pod) is None
+
+
+def _outcome(result: Result, findings: list[Finding], finished_at: str) -> PreflightOutcome:
+    warned = [finding for finding in findings if finding.severity == "warn"]
     tight = " ".join(finding.message for finding in warned if finding.reason == Reason.CAPACITY_TIGHT)
     notes = tuple(finding.message for finding in warned if finding.reason != Reason.CAPACITY_TIGHT)
-    refusals = [finding for finding in result.findings if finding.severity == "refuse"]
+    refusals = [finding for finding in findings if finding.severity == "refuse"]
     if result.ok and not refusals:
         return PreflightOutcome(None, finished_at, tight, notes, _facts(result.facts))
     return PreflightOutcome(_refusal(refusals), finished_at, tight, notes)
 
 
-def _refusal(findings: list[_Finding]) -> Verdict:
+def _refusal(findings: list[Finding]) -> Verdict:
     if not findings:
         return Verdict(Reason.PREFLIGHT_REFUSED, "Preflight refused the job without saying why.")
     first, more = findings[0], len(findings) - 1
@@ -104,19 +106,3 @@ def _facts(told: Any) -> Facts:
         return Facts.model_validate(told or {})
     except ValidationError:
         return Facts()
-
-
-def _terminated(pod: Object) -> Mapping[str, Any]:
-    for status in container_statuses(pod):
-        ended = (status.get("state") or {}).get("terminated")
-        if ended and status["name"] == "preflight":
-            return dict(ended)
-    return {}
-
-
-def _parse(message: str) -> _Result | None:
-    """None for anything else, such as the log tail of a crash, which may be JSON of another kind."""
-    try:
-        return _Result.model_validate_json(message)
-    except ValidationError:
-        return None

@@ -11,7 +11,7 @@ from harborrl_operator.incarnations import current_pods
 from harborrl_operator.lost_labels import lost_labels
 from harborrl_operator.observed import Object, annotations, name_of
 from harborrl_operator.pace import LOOK_AGAIN_SECONDS, WHILE_ENDING_SECONDS
-from harborrl_operator.preflight_verdict import PreflightOutcome, read_outcome
+from harborrl_operator.preflight_verdict import PreflightOutcome, is_asking, read_outcome
 from harborrl_operator.problems import pod_problem
 from harborrl_operator.progress import has_elapsed
 from harborrl_operator.refusals import refuse, still_refused
@@ -41,7 +41,8 @@ def preflight_obstacle(draft: Draft, job: ResolvedJob) -> Verdict | None:
         if problem:
             draft.set(ConditionType.ADMITTED, "False", problem.reason, problem.message)
             return problem
-        return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, "The preflight runs."))
+        said = f"The preflight's own checks passed; it asks Miles' parser in {job.trainer_image}, without a GPU."
+        return _await(draft, Verdict(Reason.AWAITING_PREFLIGHT, said if is_asking(pod) else "The preflight runs."))
     if outcome.refusal is not None:
         return refuse(draft, pod, outcome, outcome.refusal)
     return _last_look(draft, job, outcome)

@@ -180,7 +180,7 @@ async def lost_once(agents: FaultyAgents, asked: Asked) -> Answer | None:
 async def leaving_once(agents: FaultyAgents, asked: Asked) -> Answer | None:
     """503: a server that is told to stop starts nothing."""
     if agents.runs_of(asked.body["instance_id"]) == 1:
-        return Answer.of({"detail": "draining"}, status=503)
+        return Answer.of({"detail": "draining"}, status=503, header="X-HarborRL-Trial: not-started")
     await turns(asked, "stop", "stop")
     return Answer.of(GOOD)
 

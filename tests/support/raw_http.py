@@ -23,10 +23,12 @@ class Asked:
 class Answer:
     status: int = 200
     body: bytes = b"{}"
+    header: str = ""
+    """One line."""
 
     @classmethod
-    def of(cls, value: Any, status: int = 200) -> "Answer":
-        return cls(status, json.dumps(value).encode())
+    def of(cls, value: Any, status: int = 200, header: str = "") -> "Answer":
+        return cls(status, json.dumps(value).encode(), header)
 
 
 Handler = Callable[[Asked], Awaitable[Answer | None]]
@@ -78,6 +80,7 @@ async def _converse(handler: Handler, reader: asyncio.StreamReader, writer: asyn
             f"HTTP/1.1 {answer.status} X",
             "Content-Type: application/json",
             f"Content-Length: {len(answer.body)}",
+            *([answer.header] if answer.header else []),
         )
         writer.write("\r\n".join([*status, "", ""]).encode() + answer.body)
         await writer.drain()

@@ -23,6 +23,11 @@ def note_outcome(outcome: Outcome) -> None:
     FINDINGS.update(finding.reason for finding in outcome.findings)
 
 
+def note_document(document: Mapping[str, Any]) -> None:
+    """A result as a container of the preflight leaves it."""
+    FINDINGS.update(finding["reason"] for finding in document["findings"])
+
+
 def never(listed: Iterable[str], reached: set[str], exempt: Mapping[str, str]) -> list[str]:
     """What is listed, was not reached, and has no reason to be missing."""
     return sorted(set(listed) - reached - exempt.keys())

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from harborrl_trainer.rollout.agent_client import (
+    NOT_STARTED,
     AgentClient,
     AgentServerAbsent,
     AgentServerUnreachable,
@@ -84,7 +85,7 @@ async def test_a_broken_connection_is_reported_once_and_never_retried() -> None:
     assert len(sent) == 1
 
 
-@pytest.mark.parametrize("absent", [httpx.ConnectError("refused"), httpx.Response(503)])
+@pytest.mark.parametrize("absent", [httpx.ConnectError("refused"), httpx.Response(503, headers=[NOT_STARTED])])
 async def test_a_server_that_is_being_restarted_is_waited_for(absent: Any) -> None:
     now = [0.0]
     deadlines: list[float] = []
@@ -95,10 +96,43 @@ async def test_a_server_that_is_being_restarted_is_waited_for(absent: Any) -> No
             return httpx.Response(200, json=contract("run_response.json"))
         if isinstance(absent, Exception):
             raise absent
-        return httpx.Response(absent.status_code)
+        return httpx.Response(absent.status_code, headers=absent.headers)
 
     assert (await patient_client(answer, now).run({}, ceiling_s=900)).exit_status == "Submitted"
     assert (deadlines[0], deadlines[-1]) == (900, 870)
+
+
+async def test_a_proxys_503_is_not_taken_for_a_trial_that_has_not_started() -> None:
+    sent = []
+
+    def broken_upstream(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(503, text="upstream connect error or disconnect/reset before headers")
+
+    with pytest.raises(AgentServerUnreachable, match="HTTP 503, which is not the agent server's own") as raised:
+        await patient_client(broken_upstream, [0.0]).run({})
+    assert (len(sent), raised.value.retryable) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "reached", "waited"), [(7, True, 0.0), (8, True, 20.0), (None, False, 20.0), ("freed", True, 6.0)]
+)
+async def test_room_is_a_server_that_answers_with_a_slot_to_spare(in_flight: Any, reached: bool, waited: float) -> None:
+    now = [0.0]
+
+    def health(_: httpx.Request) -> httpx.Response:
+        if in_flight is None:
+            raise httpx.ConnectError("refused")
+        held = (8 if now[0] < 6 else 7) if in_flight == "freed" else in_flight
+        return httpx.Response(200, json={"status": "ok", "capacity": 8, "in_flight": held, "queued": 0})
+
+    assert (await patient_client(health, now).await_room(20), now[0]) == (reached, waited)
+
+
+async def test_a_server_that_tells_no_capacity_is_not_waited_for() -> None:
+    now = [0.0]
+    assert await patient_client(lambda _: httpx.Response(200, json={"status": "ok"}), now).await_room(20)
+    assert now == [0.0]
 
 
 async def test_a_server_that_stays_away_is_given_up_after_a_minute() -> None:

@@ -163,6 +163,7 @@ async def test_a_stopping_server_refuses_new_runs_and_answers_the_running_ones(t
         answers = await asyncio.gather(*runs["a"])
         assert (await server.health())["status"] == "draining"
     assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+    assert refused.headers["x-harborrl-trial"] == "not-started"
     assert [answer["exit_status"] for answer in answers] == ["Aborted", "Aborted"]
 
 

@@ -5,6 +5,7 @@ Named as repository#number. The outcomes of a broken agent server are in tests/c
 
 import asyncio
 import json
+import urllib.request
 from argparse import Namespace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from harborrl_trainer.miles import swe_agent_function
 from harborrl_trainer.miles.process import GaveUp
 from support.faulty_agents import FaultyAgents
+from support.launches import launched, plain
 from support.miles_double_edition import DOUBLE
 from support.miles_harness import stage
 
@@ -129,6 +131,23 @@ async def test_slime_1026_a_proxy_variable_does_not_come_between_trainer_and_age
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with stage(DOUBLE) as on:
         assert (await on.generate(on.sample("good"))).status.value == "completed"
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+def test_slime_1026_no_proxy_comes_between_the_parts_of_miles_which_go_by_pod_address(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """By what httpx and requests both ask; a list of names in no_proxy excepts no address."""
+    for each in {*urllib.request.getproxies(), "http", "all"}:
+        monkeypatch.delenv(f"{each}_proxy", raising=False)
+        monkeypatch.delenv(f"{each.upper()}_PROXY", raising=False)
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    made = launched(plain(envNames=[name, "HTTPS_PROXY"]))
+    for variable, value in made.env.items():
+        monkeypatch.setenv(variable, value)
+    assert urllib.request.getproxies().keys() - {"no"} == {"https"}
+    assert [note.what for note in made.adjustments if "proxy" in note.what.lower()] == [f"trainer.env {name}"]
 
 
 async def test_verifiers_2414_a_cancelled_trial_leaves_nothing_running() -> None:

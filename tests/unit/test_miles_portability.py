@@ -22,6 +22,7 @@ OURS = ("harborrl_trainer.miles_engine", "harborrl_trainer.miles", "harborrl_tra
 IMPORT_ALL = """
 import sys
 import harborrl_trainer.miles_engine.__main__, harborrl_trainer.miles_engine.driver
+import harborrl_trainer.miles_engine.parser_preflight
 ours = {name for name in sys.modules if name.startswith("harborrl_trainer.")}
 foreign = {name.split(".")[0] for name in sys.modules} - sys.stdlib_module_names - {"harborrl_trainer", "__main__"}
 print(sorted(name for name in foreign if not name.startswith(("_", "sitecustomize"))))

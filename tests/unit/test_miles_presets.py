@@ -149,3 +149,6 @@ def test_the_lora_preset_writes_the_quantised_models_engine_file() -> None:
     served = json.loads(made.files[path])["sglang"][0]
     assert served["model_path"] == "/mnt/models/MODEL-FP8"
     assert served["server_groups"] == [{"worker_type": "regular", "num_gpus": 32}]
+    assert made.models == (Path("/mnt/models/MODEL-FP8"),)
+    own = launched(of_preset("glm52-lora", extraArgs="--sglang-config /mnt/models/own.yaml"))
+    assert own.models == ()

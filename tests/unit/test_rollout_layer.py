@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harborrl_trainer.rollout.agent_client import AgentServerUnreachable, Health
+from harborrl_trainer.rollout.agent_client import AgentServerAbsent, AgentServerError, AgentServerUnreachable, Health
 from harborrl_trainer.rollout.groups import (
     EveryGroupAborted,
     EveryGroupHopeless,
@@ -160,6 +160,36 @@ async def test_the_second_run_has_only_the_time_that_the_first_left() -> None:
     times = iter([0.0, 30.0])
     await run_trial(once, places=InFlight(1), ceiling_s=100, clock=lambda: next(times), counter=Ledger())
     assert ceilings == [100, 70.0]
+
+
+@pytest.mark.parametrize(
+    ("lost", "asked", "there", "runs"),
+    [
+        (AgentServerUnreachable("reset"), [40.0], True, 2),
+        (AgentServerUnreachable("reset"), [40.0], False, 1),
+        (AgentServerAbsent("refused"), [], True, 2),
+    ],
+    ids=["there is room", "it is not reached", "nobody took it"],
+)
+async def test_a_trial_that_may_still_run_is_not_doubled_before_there_is_room(
+    lost: AgentServerError, asked: list[float], there: bool, runs: int
+) -> None:
+    """Of 100 s half must be left for the second run, and 10 are over."""
+    waited: list[float] = []
+    ends = [end_without_reply(lost, "s"), _end(Verdict("completed", 1.0))]
+    times = iter([0.0, 10.0, 30.0])
+
+    async def once(_run: int, _ceiling_s: float) -> TrialEnd[Any]:
+        return ends.pop(0)
+
+    async def room(seconds: float) -> bool:
+        waited.append(seconds)
+        return there
+
+    history = await run_trial(
+        once, places=InFlight(1), ceiling_s=100, clock=lambda: next(times), counter=Ledger(), room=room
+    )
+    assert (waited, 1 if history.replaced is None else 2) == (asked, runs)
 
 
 async def test_every_trial_that_began_is_counted_once_more_when_it_ends() -> None:

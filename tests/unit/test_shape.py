@@ -73,8 +73,10 @@ class TestPlacement:
         taint = {"key": "dedicated", "value": "rl", "effect": "NoSchedule"}
         job = resolve(gpus({"trainer.tolerations": [taint], "trainer.gpuProduct": "NVIDIA-H200"}), hrl.SETTINGS)
         spec = preflight_pod(job, 1, {})["spec"]
-        assert spec["tolerations"] == [taint]
+        assert taint in spec["tolerations"]
         assert "nodeSelector" not in spec
+        preferred = spec["affinity"]["nodeAffinity"].keys()
+        assert preferred == {"preferredDuringSchedulingIgnoredDuringExecution"}
 
 
 class TestTopology:

@@ -11,6 +11,9 @@ from harborrl_trainer.job import JobDocument
 COMPLETE_MARK = "complete.json"
 """A checkpoint directory without this file is torn: it is never loaded and never counted."""
 
+LAUNCH_FOLDER = "launch"
+"""Beside an incarnation's checkpoints, with engine miles: its plan, and the files that Miles reads."""
+
 type NameReader = Callable[[str], int | None]
 """A file or directory name in, the number it carries out; None for a foreign name."""
 

@@ -25,21 +25,31 @@ def with_code(job: ResolvedJob, pod: dict[str, Any], resources: dict[str, Any]) 
     if not is_needed(job):
         return pod
     (ray,) = pod["containers"]
-    mounted = {**ray, "volumeMounts": [*ray["volumeMounts"], {"name": _NAME, "mountPath": CODE_DIR, "readOnly": True}]}
+    mounted = {**ray, "volumeMounts": [*ray["volumeMounts"], code_mount()]}
+    exporter = copier(job, "harborrl_trainer.miles_engine.export", resources)
     return {
         **pod,
-        "initContainers": [_copier(job, resources), *pod.get("initContainers", [])],
+        "initContainers": [exporter, *pod.get("initContainers", [])],
         "containers": [mounted],
-        "volumes": [*pod["volumes"], {"name": _NAME, "emptyDir": {}}],
+        "volumes": [*pod["volumes"], code_volume()],
     }
 
 
-def _copier(job: ResolvedJob, resources: dict[str, Any]) -> dict[str, Any]:
+def code_volume() -> dict[str, Any]:
+    return {"name": _NAME, "emptyDir": {}}
+
+
+def code_mount() -> dict[str, Any]:
+    return {"name": _NAME, "mountPath": CODE_DIR, "readOnly": True}
+
+
+def copier(job: ResolvedJob, module: str, resources: dict[str, Any]) -> dict[str, Any]:
+    """`module` of our image fills CODE_DIR."""
     return {
         "name": _NAME,
         "image": job.settings.trainer_image,
         "imagePullPolicy": job.settings.image_pull_policy,
-        "command": ["python", "-m", "harborrl_trainer.miles_engine.export", CODE_DIR],
+        "command": ["python", "-m", module, CODE_DIR],
         "resources": resources,
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -26,7 +26,7 @@ def placement(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str
         selector[GPU_PRODUCT] = trainer.gpu_product
     wanted: dict[str, Any] = {
         "nodeSelector": selector,
-        "tolerations": _tolerations(job),
+        "tolerations": tolerations(job),
         "affinity": _affinity(job, claims),
         "priorityClassName": trainer.priority_class_name,
     }
@@ -38,7 +38,8 @@ def own_tolerations(job: ResolvedJob) -> list[dict[str, Any]]:
     return [one.model_dump(by_alias=True, exclude_defaults=True) for one in job.spec.trainer.tolerations]
 
 
-def _tolerations(job: ResolvedJob) -> list[dict[str, Any]]:
+def tolerations(job: ResolvedJob) -> list[dict[str, Any]]:
+    """Those, and the one that every pod on GPU nodes needs."""
     theirs = own_tolerations(job)
     if not job.gpus_per_node:
         return theirs

@@ -1,4 +1,7 @@
-"""The preflight pod: CPU only, with the job's volumes, before anything holds a GPU."""
+"""The preflight pod: CPU only, with the job's volumes, before anything holds a GPU.
+
+With engine miles a second container asks the parser of the trainer's image.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,10 +25,12 @@ from harborrl_operator.resources.common import (
     trainer_account,
     trainer_environment,
 )
+from harborrl_operator.resources.miles_parser import with_parser
 from harborrl_operator.resources.placement import own_tolerations
 
 LIFE_SECONDS = 600
-"""A preflight that takes longer hangs on something; the kubelet ends it and it is run again."""
+"""A preflight that takes longer hangs on something; the kubelet ends it and it is run again. Miles' image may take
+longer to come: the node goes on pulling between two runs, and no GPU waits for it."""
 
 
 SHARED_OVERRIDES = (
@@ -73,6 +78,7 @@ def pod(job: ResolvedJob, attempt: int, claims: Mapping[str, Object | None]) -> 
         "tolerations": own_tolerations(job),
     }
     spec |= {field: value for field, value in placed.items() if value}
+    spec = with_parser(job, attempt, spec)
     overrides = job.spec.trainer.pod_overrides
     spec = merged(spec, {field: overrides[field] for field in SHARED_OVERRIDES if field in overrides})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

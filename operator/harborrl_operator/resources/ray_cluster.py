@@ -21,6 +21,7 @@ from harborrl_operator.models.trainer import Resources
 from harborrl_operator.observed import SUPERVISOR, Object
 from harborrl_operator.quantities import whole_cpus
 from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.resources import scratch
 from harborrl_operator.resources.common import (
     SMALL_REQUESTS,
     UNDISTURBED,
@@ -135,6 +136,7 @@ def _pod(job: ResolvedJob, ray: dict[str, Any], volumes: list[dict[str, Any]]) -
             config_volume(job),
             *storage_volumes(job, ROLES),
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _shared_memory(job)}},
+            *scratch.volumes(job),
             *volumes,
         ],
     }
@@ -164,6 +166,7 @@ def _ray_container(job: ResolvedJob, attempt: int, name: str) -> dict[str, Any]:
             config_mount(),
             *storage_mounts(job, ROLES),
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount point in the pod
+            *scratch.mounts(job),
         ],
     }
 

@@ -22,8 +22,10 @@ FUNCTIONS: Mapping[str, str] = {
 }
 """Our functions in the places of the launchers' own."""
 
-SCRATCH = "/scratch/miles_train_offload"
-"""Node-local directory of the LoRA preset's offloaded trainer; not in memory."""
+SCRATCH_MOUNT = "/scratch"
+"""Node-local volume of a preset with `scratchGiB`, mounted by the operator; not in memory."""
+SCRATCH = f"{SCRATCH_MOUNT}/miles_train_offload"
+"""Directory of the LoRA preset's offloaded trainer."""
 
 FP8_CONFIG = "sglang_fp8_rollout.yaml"
 
@@ -73,14 +75,20 @@ class Context:
         }
 
     @property
+    def served(self) -> Path | None:
+        """The quantised copy that the LoRA preset's engines load, beside the model; None: the model itself."""
+        lora = self.preset is not None and self.preset.sizing == "lora"
+        return Path(f"{self.job.model.path}-FP8") if lora else None
+
+    @property
     def files(self) -> dict[str, str]:
-        """The LoRA preset serves a quantised copy of the model, found beside it."""
-        if self.preset is None or self.preset.sizing != "lora":
+        """Which model the engines load, where it is not the job's own."""
+        if self.served is None:
             return {}
         world = self.job.nodes * self.job.gpus_per_node
         served: dict[str, Any] = {
             "name": "default",
-            "model_path": f"{self.job.model.path}-FP8",
+            "model_path": str(self.served),
             "update_weights": True,
             "server_groups": [{"worker_type": "regular", "num_gpus": world}],
         }

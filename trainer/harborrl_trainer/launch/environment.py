@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.presets import Preset
-from harborrl_trainer.launch.seam import Start
+from harborrl_trainer.launch.seam import Adjustment, Start
 from harborrl_trainer.launch.versions import MilesVersion
 from harborrl_trainer.layout import RunLayout
 
@@ -18,7 +18,11 @@ VERDICT_FILE = "verdict.json"
 """File of `Start.files` in which our rollout layer says why it gave the run up."""
 
 UNPROXIED = "127.0.0.1,localhost,.svc,.cluster.local"
-"""Hosts that no proxy may come between: engines, router and agent server speak to each other in the cluster."""
+"""Names in the cluster, which no proxy leads to."""
+
+PLAIN_PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+"""Emptied. Miles calls its router, session server and engines over HTTP by the addresses of their pods, which no list
+of names excepts, and every node gets the same environment. W&B and hubs speak HTTPS: HTTPS_PROXY stays."""
 
 
 def environment(job: JobDocument, start: Start, version: MilesVersion, preset: Preset | None) -> dict[str, str]:
@@ -34,11 +38,17 @@ def environment(job: JobDocument, start: Start, version: MilesVersion, preset: P
     tasks = job.data.tasks.root if job.data.tasks else job.storage.tasks
     ours = {
         **version.environment,
+        **dict.fromkeys(PLAIN_PROXIES, ""),
         "PYTHONPATH": f"{start.code}:{start.code}/{FUNCTIONS}:{CHECKOUT}:{MEGATRON}",
         "HARBOR_TASKS_DIR": str(tasks),
         **for_rollouts(job, start),
     }
     return {**{name: value for name, value in tuned.items() if name not in job.env_names}, **ours}
+
+
+def proxies_taken_away(job: JobDocument) -> list[Adjustment]:
+    reason = "Miles calls its own parts over HTTP by pod address; W&B and hubs go through HTTPS_PROXY of trainer.env"
+    return [Adjustment(f"trainer.env {name}", "empty", reason) for name in PLAIN_PROXIES if name in job.env_names]
 
 
 def for_rollouts(job: JobDocument, start: Start) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from harborrl_trainer.config.harbor import HarborFrameworkConfig
 from harborrl_trainer.config.miles import about
+from harborrl_trainer.launch.context import SCRATCH_MOUNT
 from harborrl_trainer.launch.models import model_types
 from harborrl_trainer.launch.presets import Preset, presets
 from harborrl_trainer.launch.reserved import RESERVED
@@ -50,6 +51,7 @@ def _preset(preset: Preset) -> dict[str, Any]:
         "modelType": preset.model_type,
         "maxSeqLen": preset.max_seq_len,
         "lora": preset.lora,
+        "scratch": {"path": SCRATCH_MOUNT, "gib": preset.scratch_gib} if preset.scratch_gib else None,
         "parallelism": preset.parallelism,
         "config": _typed_fields(preset),
         "overSampling": int(over) if over else None,

@@ -10,7 +10,7 @@ from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.base import add_fixed_tail, documented, from_preset
 from harborrl_trainer.launch.context import Context, context_of
-from harborrl_trainer.launch.environment import environment, logs_to_wandb
+from harborrl_trainer.launch.environment import environment, logs_to_wandb, proxies_taken_away
 from harborrl_trainer.launch.raw import custom_config, raw_arguments
 from harborrl_trainer.launch.rules import first_broken
 from harborrl_trainer.launch.seam import Adjustment, Launch, Start
@@ -24,7 +24,7 @@ SENTINEL = "save-trigger"
 def launch(job: JobDocument, start: Start) -> Launch:
     """Pure; raises ConfigurationError with field or flag, the numbers and the smallest change that helps."""
     context = context_of(job, start)
-    notes = list(context.adjustments)
+    notes = [*context.adjustments, *proxies_taken_away(job)]
     line = from_preset(context, notes) if context.preset else documented(context)
     raw, remarks = raw_arguments(job, context.version)
     line.arguments += raw
@@ -34,7 +34,8 @@ def launch(job: JobDocument, start: Start) -> Launch:
     _add_logging(context, line)
     _add_tail(context, line, notes)
     _forget_unknown_options(context, line, notes)
-    broken = first_broken({**effective(line.arguments), **values}, context)
+    settings = {**effective(line.arguments), **values}
+    broken = first_broken(settings, context)
     if broken is not None:
         raise ConfigurationError(broken)
     files = dict(context.files)
@@ -45,6 +46,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
         env=environment(job, start, context.version, context.preset),
         files=files,
         adjustments=(*notes, *remarks, *more_remarks),
+        models=(context.served,) if context.served and settings.get("sglang_config") in context.files else (),
     )
 
 

@@ -27,6 +27,9 @@ class Preset:
     max_seq_len: int
     parallelism: Mapping[str, int | None]
     lora: Mapping[str, Any] | None
+    scratch_gib: int | None
+    """Local disk of all nodes together that the paused trainer is written to; a quarter above what the launcher found.
+    """
     environment: Mapping[str, str]
     arguments: tuple[tuple[str, ...], ...]
     """In the launcher's order, model architecture excluded."""
@@ -55,6 +58,7 @@ def presets() -> Mapping[str, Preset]:
             max_seq_len=known["maxSeqLen"],
             parallelism=known["parallelism"],
             lora=known["lora"],
+            scratch_gib=known["scratchGiB"],
             environment=known["environment"],
             arguments=tuple(tuple(words) for words in known["arguments"]),
         )

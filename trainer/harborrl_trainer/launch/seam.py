@@ -49,3 +49,5 @@ class Launch:
     files: Mapping[str, str] = field(default_factory=dict)
     """Absolute path -> text, to be written before the start."""
     adjustments: tuple[Adjustment, ...] = ()
+    models: tuple[Path, ...] = ()
+    """Directories of models that the engines load beside the job's own."""

@@ -100,6 +100,7 @@ class Trial:
             counter=self._rollouts.ledger,
             needed_s=settings.budget_s,
             wanted=lambda: not self._unwanted(),
+            room=self._rollouts.client.await_room,
         )
 
     def entry(self, history: TrialHistory[Any]) -> Entry:
@@ -176,4 +177,5 @@ def _end_of(call: Call, verdict: Verdict, output: Any, total_s: float) -> TrialE
         payload=output,
         seconds={**(reply.phase_seconds if reply else {}), "total": total_s},
         agent_metrics=reply.agent_metrics if reply else {},
+        may_run=call.error is not None and call.error.may_run,
     )

@@ -5,66 +5,20 @@ wrote the plan. Ports and GPUs are looked at, never freed: what holds them is no
 """
 
 import errno
-import json
 import os
-import shutil
 import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
+from harborrl_trainer.miles_engine.checkout import check_source
 from harborrl_trainer.miles_engine.plan import Checks, Server
+from harborrl_trainer.miles_engine.world import NotYetError, Question, World
 
 SERVER_WAIT_SECONDS = 60.0
 NODES_WAIT_SECONDS = 1800.0
 """For the other pods of a cluster whose head is up: Miles' image has tens of gigabytes, and each node pulls its own."""
-PARSER_SECONDS = 300.0
-"""Miles imports SGLang and Megatron for it."""
-PARSER_CHECK = Path(__file__).resolve().parents[1] / "launch" / "parser_check.py"
 _PAUSE = 2.0
-_NODES = """
-import json, ray
-ray.init(address="auto", log_to_driver=False, configure_logging=False)
-alive = [node for node in ray.nodes() if node["Alive"]]
-print(json.dumps([node["Resources"].get("GPU", 0) for node in alive]))
-"""
-
-
-class NotYetError(Exception):
-    """A source that may answer later."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A command line, as Miles will get it."""
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    root: Path
-    """Miles' checkout."""
-
-
-@dataclass(frozen=True)
-class World:
-    """What the checks ask, so that a test can answer."""
-
-    health: Callable[[str], dict[str, Any]]
-    """URL -> the agent server's health document; raises NotYetError."""
-    local_gpus: Callable[[], int | None]
-    """GPUs that this container sees; None when there is no telling."""
-    ray_gpus: Callable[[], Sequence[float]]
-    """GPUs of each node that has joined; raises NotYetError."""
-    judge: Callable[[Question], tuple[str, str]]
-    """The image's own argument parser: `accepted`, `refused` or `unknown`, and what it said."""
-    sleep: Callable[[float], None] = time.sleep
-    now: Callable[[], float] = time.monotonic
 
 
 def run_checks(checks: Checks, question: Question, world: World) -> list[str]:
@@ -80,53 +34,15 @@ def run_checks(checks: Checks, question: Question, world: World) -> list[str]:
     return [notice for notice in notices if notice]
 
 
-def check_source(root: Path, commit: str) -> str:
-    found = head_of(root)
-    if not commit or found is None:
-        return f"{root} does not tell its commit: whether it is {commit[:9]} is not known" if commit else ""
-    if not (found.startswith(commit) or commit.startswith(found)):
-        raise ConfigurationError(
-            f"trainer.image: {root} is Miles at {found[:9]}, but the job is written for {commit[:9]}; "
-            "set config.milesSrcCommit to the image's commit or take an image of that commit"
-        )
-    return ""
-
-
 def check_arguments(question: Question, world: World) -> str:
     """Before nodes are waited for: Miles would say the same, only later."""
-    verdict, said = world.judge(question)
-    if verdict == "refused":
+    answer = world.judge(question)
+    if answer.verdict == "refused":
         raise ConfigurationError(
-            f"Miles: its own parser refuses the arguments ({said}); correct trainer.config, recipeArgs, extraArgs or "
-            "the image"
+            f"Miles: its own parser refuses the arguments ({answer.said}); correct trainer.config, recipeArgs, "
+            "extraArgs or the image"
         )
-    return "" if verdict == "accepted" else f"Miles' own parser could not be asked beforehand ({said})"
-
-
-def head_of(root: Path) -> str | None:
-    """The commit of a git checkout, read without git."""
-    folder = root / ".git"
-    try:
-        if folder.is_file():  # a worktree or a submodule
-            folder = (root / folder.read_text().partition("gitdir:")[2].strip()).resolve()
-        head = (folder / "HEAD").read_text().strip()
-        if not head.startswith("ref:"):
-            return head
-        name = head.partition(":")[2].strip()
-        common = folder / "commondir"
-        places = [folder, *([(folder / common.read_text().strip()).resolve()] if common.exists() else [])]
-        return next((found for place in places if (found := _ref(place, name))), None)
-    except OSError:
-        return None
-
-
-def _ref(folder: Path, name: str) -> str | None:
-    if (folder / name).is_file():
-        return (folder / name).read_text().strip()
-    if not (folder / "packed-refs").is_file():
-        return None
-    lines = (folder / "packed-refs").read_text().splitlines()
-    return next((line.split()[0] for line in lines if line.endswith(f" {name}")), None)
+    return "" if answer.verdict == "accepted" else f"Miles' own parser could not be asked beforehand ({answer.said})"
 
 
 def check_readable(paths: Sequence[str]) -> None:
@@ -209,59 +125,3 @@ def check_server(server: Server, world: World) -> None:
             f"agent server: it runs {capacity} trials at once and the job keeps {server.slots} in flight; raise "
             f"{field} to at least {server.slots} or take smaller batches"
         )
-
-
-def ask_health(url: str) -> dict[str, Any]:
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"agentServer.url: {url} is no HTTP address")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{url.rstrip('/')}/health", timeout=5) as answer:
-            document = json.loads(answer.read())
-    except (OSError, ValueError) as error:
-        raise NotYetError(f"{url}/health does not answer ({error})") from error
-    if not isinstance(document, dict) or document.get("status") not in ("ok", "degraded"):
-        raise NotYetError(f"{url}/health is not ok")
-    return document
-
-
-def count_local_gpus() -> int | None:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    told = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - as found on PATH
-    return sum(line.startswith("GPU ") for line in told.stdout.splitlines())
-
-
-def count_ray_gpus() -> Sequence[float]:
-    """Asked in a process of its own: a driver connects to Ray once, and that is Miles' to do."""
-    command = [sys.executable, "-c", _NODES]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603 - our own text
-    lines = told.stdout.strip().splitlines()
-    if told.returncode or not lines:
-        reason = told.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise NotYetError(f"cannot ask Ray for its nodes: {reason[0]}")
-    return [float(gpus) for gpus in json.loads(lines[-1])]
-
-
-def ask_parser(question: Question) -> tuple[str, str]:
-    """In a process of its own: what Miles imports for it must not stay in the driver."""
-    path = f"{question.root}:{question.environment.get('PYTHONPATH', '')}"
-    try:
-        told = subprocess.run(  # noqa: S603 - our own script
-            [sys.executable, str(PARSER_CHECK)],
-            input=json.dumps({"argv": list(question.argv), "depth": "parse"}),
-            env={**question.environment, "PYTHONPATH": path.rstrip(":")},
-            cwd=question.root,
-            capture_output=True,
-            text=True,
-            timeout=PARSER_SECONDS,
-            check=False,
-        )
-        answer = json.loads(told.stdout.strip().splitlines()[-1])
-        return str(answer["verdict"]), str(answer["message"])
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-        return "unknown", f"{type(error).__name__}: {error}"
-
-
-REAL = World(health=ask_health, local_gpus=count_local_gpus, ray_gpus=count_ray_gpus, judge=ask_parser)

@@ -13,17 +13,17 @@ from typing import BinaryIO, TextIO
 from harborrl_trainer.errors import STOPPED, ConfigurationError
 from harborrl_trainer.miles.settings import Settings, SettingsError
 from harborrl_trainer.miles_engine import checks, keeping, sealing, verdict
+from harborrl_trainer.miles_engine.checkout import root_of
 from harborrl_trainer.miles_engine.child import TERM_SECONDS, Child
 from harborrl_trainer.miles_engine.plan import Plan
 from harborrl_trainer.miles_engine.stopping import Act, Seen, Stopping
+from harborrl_trainer.miles_engine.world import REAL, Question, World
 
 LOOK_TICKS = 3
 """Between two looks at the checkpoints while nobody waits for one."""
 GIVE_UP_SECONDS = 60.0
 """For Miles to end by itself, once our rollout layer has given the run up."""
 KILLED = 128 + signal.SIGTERM
-ROOT_VARIABLE = "HARBORRL_MILES_ROOT"
-"""Environment variable with the directory of Miles' checkout, where it is not at its usual place."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Surroundings:
     """All that the driver takes from its process, so that a test can give something else."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    world: checks.World = checks.REAL
+    world: World = REAL
     out: BinaryIO = field(default_factory=lambda: sys.stdout.buffer)
     say: TextIO = field(default_factory=lambda: sys.stdout)
 
@@ -44,13 +44,13 @@ def drive(plan: Plan, around: Surroundings | None = None) -> int:
     if plan.ending is not None:
         return _leave(here, plan.ending.exit_code, plan.ending.sentence)
     for late in plan.seals:
-        sealing.seal(Path(late.checkpoints), late.rollout, data_state_too=late.data_state)
+        sealing.seal(Path(late.checkpoints), late.rollout, data_state_too=late.data_state, ways=late.ways)
     for damaged in plan.set_aside:
         sealing.set_aside(Path(damaged.path), damaged.reason)
-    root = _root(plan, here.environment)
+    root = root_of(plan.argv[0], plan.roots, here.environment)
     environment = {**here.environment, **plan.env}
     _check_settings(environment)
-    question = checks.Question(plan.argv, environment, root)
+    question = Question(plan.argv, environment, root)
     for notice in checks.run_checks(plan.checks, question, here.world):
         _say(here, f"note: {notice}")
     return _Driver(plan, root, here).run()
@@ -62,18 +62,6 @@ def _check_settings(environment: Mapping[str, str]) -> None:
         Settings.from_environment(environment)
     except SettingsError as error:
         raise ConfigurationError(f"trainer.env: {error}; correct it or leave it out") from error
-
-
-def _root(plan: Plan, environment: Mapping[str, str]) -> Path:
-    named = environment.get(ROOT_VARIABLE)
-    roots = [named] if named else list(plan.roots)
-    for root in map(Path, roots):
-        if (root / plan.argv[0]).is_file():
-            return root
-    raise ConfigurationError(
-        f"trainer.image: {plan.argv[0]} of Miles is not in {' or '.join(roots)}; take an image of Miles, or name its "
-        f"checkout in {ROOT_VARIABLE}"
-    )
 
 
 class _Driver:
@@ -179,7 +167,7 @@ class _Driver:
                     continue
                 state, ranks = self._plan.data_state, self._plan.ranks
                 if not sealing.problem(self._checkpoints, saved.rollout, data_state=state, ranks=ranks):
-                    sealing.seal(self._checkpoints, saved.rollout, data_state_too=state)
+                    sealing.seal(self._checkpoints, saved.rollout, data_state_too=state, ways=self._plan.ways)
                     _say(self._here, f"checkpoint {saved.path.name} is whole")
                     self._sealed = max(self._sealed, saved.rollout)
                     self._prune()

@@ -57,6 +57,8 @@ class Seal:
     """The earlier incarnation's `--save`."""
     rollout: int
     data_state: bool
+    ways: Mapping[str, int] = field(default_factory=dict)
+    """As in the earlier incarnation's plan."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class Plan:
     """Whether Miles saves its place in the data set beside each checkpoint."""
     ranks: int = 0
     """GPUs that train, each of which saves an adapter's file of its own; 0: not known."""
+    ways: Mapping[str, int] = field(default_factory=dict)
+    """Megatron's sizes that decide which shard of the model a rank holds; they go into each seal."""
     tells_trained: bool = True
     """Whether Miles leaves a train_data file for each rollout that it has trained on."""
     seals: tuple[Seal, ...] = ()

@@ -8,6 +8,7 @@ checkpoint counts for the supervisor, for retention and for the next incarnation
 import json
 import re
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,7 +131,9 @@ def holds_optimizer(place: Path) -> bool:
         return any(place.glob("mp_rank_*/distrib_optim.pt")) or any(place.glob("mp_rank_*/model_optim_rng.pt"))
 
 
-def seal(checkpoints: Path, rollout: int, *, data_state_too: bool = True) -> None:
+def seal(
+    checkpoints: Path, rollout: int, *, data_state_too: bool = True, ways: Mapping[str, int] | None = None
+) -> None:
     """Put the mark. The files are made durable first: the mark must not outlive what it vouches for."""
     place = checkpoints / f"iter_{rollout:07d}"
     state = data_state(checkpoints, rollout)
@@ -143,6 +146,7 @@ def seal(checkpoints: Path, rollout: int, *, data_state_too: bool = True) -> Non
         "engine": "miles",
         "adapter": (place / "adapter").is_dir(),
         "optimizer": holds_optimizer(place),
+        "ways": dict(ways or {}),
         "files": {**sizes, **beside},
     }
     files.replace(place / COMPLETE_MARK, json.dumps(document, indent=1))

@@ -12,6 +12,12 @@ from harborrl_trainer.launch.seam import Launch
 
 CONFIG_FLAG = "--custom-config-path"
 CONFIG_FILE = "harborrl-overrides.yaml"
+WAYS = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "expert_model_parallel_size",
+    "expert_tensor_parallel_size",
+)
 
 
 def value_of(argv: Sequence[str], flag: str) -> str | None:
@@ -33,6 +39,14 @@ def setting(launch: Launch, name: str) -> Any:
     """An argument as Miles will see it: its configuration file ranks above the flags. None where nobody sets it."""
     from_file = _config(launch).get(name)
     return value_of(launch.argv, "--" + name.replace("_", "-")) if from_file is None else from_file
+
+
+def ways(launch: Launch) -> dict[str, int]:
+    """How the model is split: what decides which shard a rank holds."""
+    said = {name: str(setting(launch, name)) for name in WAYS}
+    tensor, pipeline, expert, within = (int(size) if size.isdecimal() else None for size in said.values())
+    # Unset, Megatron splits an expert as it splits the rest.
+    return dict(zip(WAYS, (tensor or 1, pipeline or 1, expert or 1, within or tensor or 1), strict=True))
 
 
 def with_settings(launch: Launch, settings: Mapping[str, Any], folder: Path) -> Launch:

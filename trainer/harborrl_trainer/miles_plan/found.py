@@ -1,5 +1,6 @@
 """What lies on the volume, as the decision wants it (`resume`). Reads names, sizes and heads; writes nothing."""
 
+import json
 from pathlib import Path
 
 from harborrl_trainer import index, layout
@@ -8,6 +9,7 @@ from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.context import training_gpus
 from harborrl_trainer.layout import IncarnationId, RunLayout
+from harborrl_trainer.miles_engine import plan as plans
 from harborrl_trainer.miles_engine import sealing
 from harborrl_trainer.miles_plan.resume import NO_RUN, Foreign, Found, How, Resume, decide
 
@@ -97,6 +99,17 @@ def _loadable(path: Path, found: list[Found]) -> Found:
         f"resumeFrom.path: {path} is no whole checkpoint of Miles and no run that has one{reason}; name another or "
         "remove resumeFrom"
     )
+
+
+def ways_of(checkpoint: Path) -> dict[str, int]:
+    """How the model was split that saved it: by its seal, else by the plan of its incarnation; empty: not known."""
+    for file in (checkpoint / sealing.COMPLETE_MARK, checkpoint.parent.parent / layout.LAUNCH_FOLDER / plans.NAME):
+        try:
+            ways = json.loads(file.read_bytes())["ways"]
+            return {str(name): int(size) for name, size in ways.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return {}
 
 
 def _numbered(folder: Path, number_of: layout.NameReader) -> list[tuple[int, Path]]:

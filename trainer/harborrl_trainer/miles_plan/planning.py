@@ -14,22 +14,18 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.context import training_gpus
 from harborrl_trainer.launch.environment import FUNCTIONS, VERDICT_FILE
 from harborrl_trainer.launch.seam import Launch, Start
-from harborrl_trainer.layout import IncarnationLayout, RunLayout
+from harborrl_trainer.layout import LAUNCH_FOLDER, IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
-from harborrl_trainer.miles_engine import sealing
-from harborrl_trainer.miles_engine.plan import Checks, Ending, Plan, Retention, Seal, Server, SetAside
-from harborrl_trainer.miles_plan import arguments, found
+from harborrl_trainer.miles_engine.plan import Ending, Plan, Retention, Seal, SetAside
+from harborrl_trainer.miles_plan import arguments, demands, found
 from harborrl_trainer.miles_plan.resume import Found, How, Resume
 from harborrl_trainer.miles_plan.view import make_view
-from harborrl_trainer.preflight import data, model
-from harborrl_trainer.preflight.findings import Finding
 from harborrl_trainer.prompts import read_prompts
 
 ROOTS = ("/root/miles", "/root/miles-src", "/sgl-workspace/miles")
 """Where images of Miles have its checkout."""
 PROMPTS_FILE = "prompts.jsonl"
 """Where the launch looks for the prompts of a job that names task directories."""
-LAUNCH_FOLDER = "launch"
 VIEW_FOLDER = "load"
 CODE_VARIABLE = "HARBORRL_CODE"
 """Environment variable with the directory, in Miles' containers, into which our half was copied."""
@@ -64,9 +60,10 @@ class Planner:
             return Plan(*mine.id, ending=ending, env=self._environment({}))
 
     def _plan(self, mine: IncarnationLayout) -> Plan:
-        _check(self.job)
+        demands.check_inputs(self.job)
         saved, begin = found.beginning(self.job)
         launch = self._launch(mine, begin)
+        demands.check_served(launch)
         total = arguments.setting(launch, "num_rollout")
         self._claim(mine, begin)
         if total is not None and begin.first_rollout >= int(total):
@@ -90,7 +87,7 @@ class Planner:
                 "trainer.lora, or begin a new job"
             )
         if adapter is not None:
-            _check_ranks(adapter, training_gpus(self.job))
+            demands.check_ranks(adapter, training_gpus(self.job))
         start = Start(
             attempt=mine.id.attempt,
             incarnation=mine.id.incarnation,
@@ -103,6 +100,8 @@ class Planner:
             optimizer=begin.optimizer,
         )
         made = self.launch(self.job, start)
+        if adapter is not None:
+            demands.check_ways(adapter.parent, arguments.ways(made))
         settings: dict[str, object] = {} if begin.how is How.MODEL else {"start_rollout_id": begin.first_rollout}
         if adapter is not None:
             # For Miles a start like the first, but for these three: ids go on, and so does the place in the data set.
@@ -137,11 +136,12 @@ class Planner:
             verdict=str(folder_of(mine) / VERDICT_FILE),
             trigger=trigger,
             grace_seconds=self.job.checkpoint.grace_seconds,
-            checks=_checks(self.job),
+            checks=demands.of_container(self.job, launch),
             data_state=found.keeps_data_state(self.job),
             ranks=training_gpus(self.job),
             tells_trained=arguments.has_flag(launch.argv, "--dump-details"),
-            seals=tuple(Seal(str(one.checkpoints), one.rollout, not one.data_problem) for one in begin.seals),
+            ways=arguments.ways(launch),
+            seals=tuple(_seal(one) for one in begin.seals),
             set_aside=tuple(SetAside(str(one.path), one.problem) for one in begin.set_aside),
             retention=_retention(self.job, begin, saved),
             notices=(*begin.notices, *adjusted),
@@ -175,40 +175,12 @@ def _prompts(job: JobDocument, mine: IncarnationLayout) -> dict[str, str]:
     return {str(folder_of(mine) / PROMPTS_FILE): text}
 
 
+def _seal(late: Found) -> Seal:
+    return Seal(str(late.checkpoints), late.rollout, not late.data_problem, found.ways_of(late.path))
+
+
 def _view(mine: IncarnationLayout) -> Path:
     return mine.checkpoints.parent / VIEW_FOLDER
-
-
-def _check(job: JobDocument) -> None:
-    """What the preflight pod looked at, hours ago when the job had to queue."""
-    findings: list[Finding] = [*model.check_model(job.model.path).findings, *data.check_data(job).findings]
-    refused = [finding for finding in findings if finding.severity == "refuse"]
-    if refused:
-        raise ConfigurationError(refused[0].message)
-
-
-def _check_ranks(adapter: Path, gpus: int) -> None:
-    """Each rank loads the file of its own number, and one that finds none begins at 0 while the others go on."""
-    saved = sealing.adapter_ranks(adapter)
-    if gpus not in {0, saved}:
-        raise ConfigurationError(
-            f"trainer.nodes: {adapter} was saved by {saved} training GPUs and the job trains on {gpus}; give it {saved}"
-            " again, or begin a new job"
-        )
-
-
-def _checks(job: JobDocument) -> Checks:
-    batch = job.config.rollout_batch_size * job.config.n_samples_per_prompt
-    sessions = range(job.ports.session, job.ports.session + job.ports.session_count)
-    named = (job.model.path, job.model.ref_load, job.data.jsonl, job.eval.jsonl if job.eval else None)
-    return Checks(
-        server=Server(job.agent_server.url, job.agent_server.owned, job.in_flight or batch),
-        ports=(*sessions, job.ports.router),
-        readable=tuple(str(path) for path in named if path is not None),
-        nodes=job.nodes,
-        gpus_per_node=job.gpus_per_node,
-        commit=job.config.miles_src_commit,
-    )
 
 
 def _retention(job: JobDocument, begin: Resume, saved: Sequence[Found]) -> Retention:

@@ -56,6 +56,7 @@ class Collector:
             clock=self.clock,
             counter=self.ledger,
             needed_s=self.job.agent_server.budgets.total_seconds,
+            room=self.client.await_room,
         )
 
     async def _run_once(self, plan: TrialPlan, ceiling_s: float) -> TrialEnd[Sample]:

@@ -1,16 +1,18 @@
-"""For `engine: miles`: which of Miles' checkpoints the run goes on from, and whether its arguments can be made."""
+"""For `engine: miles`: which checkpoint of Miles' the run goes on from, its arguments, and all the models it loads."""
 
 from pathlib import Path
 
 from harborrl_trainer.checkpoints import on_volume
 from harborrl_trainer.errors import ConfigurationError, RestartAtZeroError, TrainerError
 from harborrl_trainer.job import JobDocument
-from harborrl_trainer.launch.seam import Start
+from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.miles_plan import found
+from harborrl_trainer.miles_plan.demands import SERVED_REMEDY
 from harborrl_trainer.miles_plan.planning import MakeLaunch
 from harborrl_trainer.miles_plan.resume import How, Resume
-from harborrl_trainer.preflight.findings import Outcome, refuse, warn
+from harborrl_trainer.preflight import model
+from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, warn
 
 
 def check_resume(job: JobDocument) -> Outcome:
@@ -43,9 +45,27 @@ def _facts(job: JobDocument, begin: Resume) -> dict[str, object] | None:
 
 def check_arguments(job: JobDocument, launch: MakeLaunch) -> Outcome:
     """I7, as far as our table of Miles' versions knows it; the image's own parser has the last word at the start."""
-    place = Path("/nowhere")
     try:
-        launch(job, Start(attempt=1, incarnation=1, traces=place, checkpoints=place, files=place))
+        _launched(job, launch)
     except ConfigurationError as error:
         return Outcome([refuse("I7", "ArgumentConflict", str(error))])
     return Outcome()
+
+
+def check_models(job: JobDocument, launch: MakeLaunch) -> Outcome:
+    """What the run loads beside `model.path`: converted weights, and a copy that the engines serve."""
+    findings: list[Finding] = []
+    if job.model.ref_load:
+        remedy = "Put the converted weights on the models volume or correct model.refLoad."
+        findings += model.check_directory(job.model.ref_load, remedy).findings
+    try:
+        for path in _launched(job, launch).models:
+            findings += model.check_model(path, SERVED_REMEDY).findings
+    except ConfigurationError:
+        pass  # told by `check_arguments`
+    return Outcome(findings)
+
+
+def _launched(job: JobDocument, launch: MakeLaunch) -> Launch:
+    place = Path("/nowhere")
+    return launch(job, Start(attempt=1, incarnation=1, traces=place, checkpoints=place, files=place))

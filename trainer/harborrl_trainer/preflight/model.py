@@ -17,19 +17,29 @@ _HEADER_LIMIT = 100_000_000
 """Bytes; the safetensors format allows no longer header."""
 
 
-def check_model(path: Path) -> Outcome:
-    """Facts: `model.parameters`. Weights are measured by their headers, never loaded."""
-    try:
-        _open_all(path)
-    except (FileNotFoundError, NotADirectoryError):
-        message = f"{path} is not a directory. Put the model on the models volume or correct model.path."
-        return Outcome([refuse("model", "ModelNotFound", message)])
-    except PermissionError as error:
-        return Outcome([_not_readable(path, Path(error.filename))])
+_REMEDY = "Put the model on the models volume or correct model.path."
+
+
+def check_model(path: Path, remedy: str = _REMEDY) -> Outcome:
+    """Facts: `model.parameters`. Weights are measured by their headers, never loaded. `remedy`: where there is none."""
+    missing = check_directory(path, remedy)
+    if missing.findings:
+        return missing
     weights, problem = _weight_files(path)
     problems = [_config_problem(path), _tokenizer_problem(path), problem, *map(_weight_problem, weights)]
     findings = [_incomplete(path, problem) for problem in problems if problem]
     return Outcome(findings, {"model": {"parameters": parameter_count(path)}})
+
+
+def check_directory(path: Path, remedy: str) -> Outcome:
+    """Whether the trainer's user can list a model's directory and open what a loader reads."""
+    try:
+        _open_all(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Outcome([refuse("model", "ModelNotFound", f"{path} is not a directory. {remedy}")])
+    except PermissionError as error:
+        return Outcome([_not_readable(path, Path(error.filename))])
+    return Outcome()
 
 
 def _open_all(path: Path) -> None:

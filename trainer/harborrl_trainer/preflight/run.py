@@ -60,6 +60,7 @@ def _of_engine(job: JobDocument) -> list[tuple[str, Check]]:
 
     return [
         ("arguments", lambda: miles.check_arguments(job, launch)),
+        ("other models", lambda: miles.check_models(job, launch)),
         ("resume", lambda: miles.check_resume(job)),
     ]
 

@@ -32,6 +32,9 @@ KEEPALIVE_EXPIRY_S = 2.0
 """Below the 5 s after which uvicorn closes an idle connection, which is httpx' default too: a trial sent in that moment
 would be lost without anybody knowing whether it runs."""
 
+NOT_STARTED = ("X-HarborRL-Trial", "not-started")
+"""Header of our own server's 503. A proxy says 503 too when the connection behind it broke, with a trial on it."""
+
 CONTROL_TIMEOUT_S = 10.0
 FLUSH_TRIES = 3
 ABSENCE_S = 60.0
@@ -45,6 +48,8 @@ class AgentServerError(Exception):
 
     retryable = True
     """Whether another run, in a fresh session, may not meet it again."""
+    may_run = True
+    """Whether the agent server may still be at this trial, in a slot that nobody counts here."""
 
 
 class AgentServerUnreachable(AgentServerError):  # noqa: N818 - named after what happened
@@ -53,6 +58,8 @@ class AgentServerUnreachable(AgentServerError):  # noqa: N818 - named after what
 
 class AgentServerAbsent(AgentServerUnreachable):
     """Nobody took the trial: no connection came about, or the server is shutting down. It has not run."""
+
+    may_run = False
 
 
 class TrialCeilingExceeded(AgentServerError):  # noqa: N818 - named after what happened
@@ -63,6 +70,7 @@ class BadRequest(AgentServerError):  # noqa: N818 - named after what happened
     """The trial cannot be put into JSON: a column of the data set holds what is none."""
 
     retryable = False
+    may_run = False
 
 
 class BadReply(AgentServerError):  # noqa: N818 - named after what happened
@@ -82,7 +90,7 @@ class AgentClient:
     """One connection pool for all trials of a process; as wide as there are trials in flight.
 
     `/run` is never sent twice to a server that may have taken it: a request whose answer was lost may still be running.
-    A server that was not reached, or that says 503, has not taken it and is asked again for a while.
+    A server that was not reached, or that says itself that it starts nothing, is asked again for a while.
     """
 
     def __init__(
@@ -137,10 +145,32 @@ class AgentClient:
         except httpx.HTTPError as error:
             raise AgentServerUnreachable(f"{self.url}: {type(error).__name__} {error}".rstrip()) from error
         if response.status_code == 503:
-            raise AgentServerAbsent(f"{self.url}/run answered HTTP 503")
+            if response.headers.get(NOT_STARTED[0]) == NOT_STARTED[1]:
+                raise AgentServerAbsent(f"{self.url}/run answered HTTP 503")
+            raise AgentServerUnreachable(f"{self.url}/run answered HTTP 503, which is not the agent server's own")
         if response.status_code != 200:
             raise BadReply(f"{self.url}/run answered HTTP {response.status_code}")
         return parse_reply(response.content)
+
+    async def await_room(self, seconds: float) -> bool:
+        """Waits until the server answers and has a slot to spare, for a trial beside one that it may still run.
+
+        A server that is reached and stays full lets it queue there. False: it was not reached within `seconds`.
+        """
+        started = self._clock()
+        while True:
+            try:
+                health = await self.health()
+                reached = True
+                if health.in_flight + health.queued < health.capacity:
+                    return True
+            except BadReply:  # one that tells no capacity
+                return True
+            except AgentServerUnreachable:
+                reached = False
+            if self._clock() - started >= seconds:
+                return reached
+            await self._pause(ABSENCE_PAUSE_S)
 
     async def flush(self, session_server_instance_ids: Sequence[str]) -> int:
         """Cancels this trainer's trials; returns how many. Safe to repeat, and therefore tried three times.

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from harborrl_trainer.rollout.agent_client import AgentServerError
+from harborrl_trainer.rollout.agent_client import ABSENCE_S, AgentServerError
 from harborrl_trainer.rollout.inflight import InFlight
 from harborrl_trainer.rollout.outcomes import Verdict, aborted
 
@@ -29,6 +29,8 @@ class TrialEnd(Generic[Payload]):  # noqa: UP046 - Python 3.10 syntax
     response_tokens: int = 0
     weight_version: int = 0
     agent_metrics: Mapping[str, Any] = field(default_factory=dict)
+    may_run: bool = False
+    """No answer came: the agent server may still be at it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,10 @@ class TrialHistory(Generic[Payload]):  # noqa: UP046 - Python 3.10 syntax
 
 RunOnce = Callable[[int, float], Awaitable[TrialEnd[Payload]]]
 """(number of this run: 0 or 1, ceiling in seconds) -> end. Opens a session of its own each time."""
+
+
+AwaitRoom = Callable[[float], Awaitable[bool]]
+"""(seconds at most) -> whether the agent server is there to run it."""
 
 
 class TrialCounter(Protocol):
@@ -60,16 +66,18 @@ async def run_trial(  # noqa: UP047 - Python 3.10 syntax
     counter: TrialCounter,
     needed_s: float = 0.0,
     wanted: Callable[[], bool] = lambda: True,
+    room: AwaitRoom | None = None,
 ) -> TrialHistory[Payload]:
     """The ceiling covers both runs and starts when the trial has its place: waiting for one costs it nothing.
 
     `needed_s` is the sum of the agent server's budgets: it refuses a run that has less, and that refusal would hide
-    what was wrong. `wanted` turns false when nobody waits for the sample any more: then there is no second run.
+    what was wrong. `wanted` turns false when nobody waits for the sample any more: then there is no second run. `room`
+    is waited for before a second run beside a first one that may still hold its slot.
     """
     counter.start()
     try:
         async with places.place():
-            history = await _run_twice_at_most(run_once, ceiling_s, clock, needed_s, wanted)
+            history = await _run_twice_at_most(run_once, ceiling_s, clock, needed_s=needed_s, wanted=wanted, room=room)
     except BaseException as error:
         counter.end(TrialHistory(end_without_sample(error, "")))
         raise
@@ -81,15 +89,21 @@ async def _run_twice_at_most(  # noqa: UP047 - Python 3.10 syntax
     run_once: RunOnce[Payload],
     ceiling_s: float,
     clock: Callable[[], float],
+    *,
     needed_s: float,
     wanted: Callable[[], bool],
+    room: AwaitRoom | None,
 ) -> TrialHistory[Payload]:
-    started = clock()
+    started, least = clock(), max(ceiling_s * RERUN_SHARE, needed_s)
     first = await run_once(0, ceiling_s)
     left = ceiling_s - (clock() - started)
-    too_late = left < max(ceiling_s * RERUN_SHARE, needed_s)
-    if first.verdict.status != "aborted" or not first.verdict.retryable or too_late or not wanted():
+    if first.verdict.status != "aborted" or not first.verdict.retryable or left < least or not wanted():
         return TrialHistory(first)
+    if first.may_run and room is not None:
+        there = await room(min(ABSENCE_S, left - least))
+        left = ceiling_s - (clock() - started)
+        if not there or not wanted():
+            return TrialHistory(first)
     return TrialHistory(await run_once(1, left), replaced=first)
 
 
@@ -102,7 +116,8 @@ def end_without_sample(error: BaseException, session: str) -> TrialEnd[Any]:
 def end_without_reply(error: AgentServerError, session: str) -> TrialEnd[Any]:
     """No answer from the agent server: an aborted trial whose outcome is the error's name."""
     name = type(error).__name__
-    return TrialEnd(aborted(f"{name}: {error}", retryable=error.retryable), outcome=name, session=session)
+    verdict = aborted(f"{name}: {error}", retryable=error.retryable)
+    return TrialEnd(verdict, outcome=name, session=session, may_run=error.may_run)
 
 
 async def gather_or_cancel(work: list[Awaitable[Payload]]) -> list[Payload]:  # noqa: UP047 - Python 3.10 syntax
