@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
+from harborrl_trainer.launch.environment import CHECKOUTS
 from harborrl_trainer.miles_engine import checkout, checks
 from harborrl_trainer.miles_engine import world as worlds
 from harborrl_trainer.miles_engine.plan import Checks, Server
+from support.launches import launched, plain
 from support.miles_run import FLAGS, SHAPED
 
 COMMIT = "31f1ca961a94cb860cec3b2dea34ec332bfa8f76"
@@ -142,6 +144,32 @@ def test_another_commit_than_the_jobs_is_refused_and_an_unknown_one_noted(tmp_pa
     with pytest.raises(ConfigurationError, match="is Miles at 31f1ca961, but the job is written for 9a0036447"):
         checkout.check_source(root, "9a003644739f4e6dd509e2e8337e8ae7e571941c")
     assert "is not known" in checkout.check_source(tmp_path, COMMIT)
+
+
+def with_miles(root: Path, commit: str) -> Path:
+    git(root, commit)
+    (root / "miles").mkdir()
+    (root / "miles" / "__init__.py").touch()
+    return root
+
+
+def test_a_script_and_actors_of_two_checkouts_are_refused_unless_both_are_one_commit(tmp_path: Path) -> None:
+    root, other = with_miles(tmp_path / "src", COMMIT), with_miles(tmp_path / "miles", "9a003644739f")
+    search = f"{tmp_path}/code:{other}:{root}"
+    with pytest.raises(ConfigurationError, match=f"{root} at 31f1ca961, .* {other} at 9a0036447, which actors import"):
+        checkout.check_imports(root, search)
+    assert checkout.check_imports(root, f"{tmp_path}/code:{root}:{other}") == ""
+    assert checkout.check_imports(root, f"{tmp_path}/code") == ""
+    (other / ".git" / "HEAD").write_text(COMMIT)
+    assert checkout.check_imports(root, search) == ""
+    (other / ".git" / "HEAD").unlink()
+    assert "whether both are one commit is not known" in checkout.check_imports(root, search)
+
+
+def test_what_runs_and_what_is_imported_is_looked_for_in_one_order() -> None:
+    made = launched(plain())
+    parts = made.env["PYTHONPATH"].split(":")
+    assert [part for part in parts if part in CHECKOUTS] == list(CHECKOUTS)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from harborrl_trainer.launch.seam import Adjustment, Start
 from harborrl_trainer.launch.versions import MilesVersion
 from harborrl_trainer.layout import RunLayout
 
-CHECKOUT, MEGATRON = "/root/miles", "/root/Megatron-LM"
-"""Where Miles' images have the two."""
+CHECKOUTS = ("/root/miles", "/root/miles-src", "/sgl-workspace/miles")
+"""Where images of Miles have its checkout, first choice first: of the script that is run, and of what is imported."""
+MEGATRON = "/root/Megatron-LM"
 
 FUNCTIONS = "harborrl_trainer/miles/pythonpath"
 """Where `swe_agent_function` and `generate` are modules of their own, as Miles' launchers name them."""
@@ -39,7 +40,7 @@ def environment(job: JobDocument, start: Start, version: MilesVersion, preset: P
     ours = {
         **version.environment,
         **dict.fromkeys(PLAIN_PROXIES, ""),
-        "PYTHONPATH": f"{start.code}:{start.code}/{FUNCTIONS}:{CHECKOUT}:{MEGATRON}",
+        "PYTHONPATH": ":".join((str(start.code), f"{start.code}/{FUNCTIONS}", *CHECKOUTS, MEGATRON)),
         "HARBOR_TASKS_DIR": str(tasks),
         **for_rollouts(job, start),
     }

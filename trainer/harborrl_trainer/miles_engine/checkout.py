@@ -34,6 +34,26 @@ def check_source(root: Path, commit: str) -> str:
     return ""
 
 
+def check_imports(root: Path, search: str) -> str:
+    """The script is `root`'s; Ray's actors import `miles` from the first directory of `search` (PYTHONPATH) with one.
+
+    Raises ConfigurationError for two checkouts of different commits; returns what is not known of two.
+    """
+    there = next((Path(one) for one in search.split(":") if one and (Path(one) / "miles/__init__.py").is_file()), root)
+    if there.resolve() == root.resolve():
+        return ""
+    commits = [head_of(place) for place in (root, there)]
+    if None in commits:
+        return f"train.py is of {root} and its actors import miles of {there}: whether both are one commit is not known"
+    if commits[0] != commits[1]:
+        own, theirs = (str(commit)[:9] for commit in commits)
+        raise ConfigurationError(
+            f"trainer.image: two checkouts of Miles, {root} at {own}, whose script runs, and {there} at {theirs},"
+            f" which actors import; take an image with one, or let {ROOT_VARIABLE} of the image name the latter"
+        )
+    return ""
+
+
 def head_of(root: Path) -> str | None:
     """The commit of a git checkout, read without git."""
     folder = root / ".git"

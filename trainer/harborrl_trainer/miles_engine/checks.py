@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harborrl_trainer.errors import ConfigurationError, InfrastructureError
-from harborrl_trainer.miles_engine.checkout import check_source
+from harborrl_trainer.miles_engine.checkout import check_imports, check_source
 from harborrl_trainer.miles_engine.plan import Checks, Server
 from harborrl_trainer.miles_engine.world import NotYetError, Question, World
 
@@ -23,7 +23,8 @@ _PAUSE = 2.0
 
 def run_checks(checks: Checks, question: Question, world: World) -> list[str]:
     """Notices: what could not be checked, one sentence each."""
-    notices = [check_source(question.root, checks.commit), check_arguments(question, world)]
+    imported = check_imports(question.root, question.environment.get("PYTHONPATH", ""))
+    notices = [check_source(question.root, checks.commit), imported, check_arguments(question, world)]
     check_readable(checks.readable)
     check_ports(checks.ports)
     notices.append(check_local_gpus(checks.gpus_per_node, world))

@@ -15,7 +15,7 @@ from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.failures import one_line
 from harborrl_trainer.miles_engine import asked
 from harborrl_trainer.miles_engine.asked import Asked
-from harborrl_trainer.miles_engine.checkout import check_source, root_of
+from harborrl_trainer.miles_engine.checkout import check_imports, check_source, root_of
 from harborrl_trainer.miles_engine.world import Answer, Question, ask_parser
 
 SCHEMA_VERSION = 1
@@ -34,6 +34,7 @@ def result(question: Asked, environment: Mapping[str, str], judge: Callable[[Que
     try:
         root = root_of(question.argv[0], question.roots, environment)
         check_source(root, question.commit)
+        check_imports(root, question.env.get("PYTHONPATH", ""))
     except ConfigurationError as error:
         return _document([_finding("EngineUnavailable", "refuse", f"{error}.")])
     return _document(_of_parser(judge(Question(question.argv, {**environment, **question.env}, root, "validate"))))

@@ -12,7 +12,7 @@ from harborrl_trainer.failures import one_line
 from harborrl_trainer.index import Claim
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.context import training_gpus
-from harborrl_trainer.launch.environment import FUNCTIONS, VERDICT_FILE
+from harborrl_trainer.launch.environment import CHECKOUTS, FUNCTIONS, VERDICT_FILE
 from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.layout import LAUNCH_FOLDER, IncarnationLayout, RunLayout
 from harborrl_trainer.miles_engine import plan as plans
@@ -22,8 +22,6 @@ from harborrl_trainer.miles_plan.resume import Found, How, Resume
 from harborrl_trainer.miles_plan.view import make_view
 from harborrl_trainer.prompts import read_prompts
 
-ROOTS = ("/root/miles", "/root/miles-src", "/sgl-workspace/miles")
-"""Where images of Miles have its checkout."""
 PROMPTS_FILE = "prompts.jsonl"
 """Where the launch looks for the prompts of a job that names task directories."""
 VIEW_FOLDER = "load"
@@ -128,7 +126,7 @@ class Planner:
             *mine.id,
             argv=launch.argv,
             env=self._environment(launch.env),
-            roots=ROOTS,
+            roots=CHECKOUTS,
             traces=str(mine.traces),
             checkpoints=str(mine.checkpoints),
             first_rollout=begin.first_rollout,

@@ -13,12 +13,13 @@ from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.failures import failure_of
 from harborrl_trainer.job import DEFAULT_PATH, JobDocument, read_job
 from harborrl_trainer.launch import launch
+from harborrl_trainer.launch.environment import CHECKOUTS
 from harborrl_trainer.launch.seam import Start
 from harborrl_trainer.layout import RunLayout
 from harborrl_trainer.miles_engine import asked
 from harborrl_trainer.miles_engine.asked import Asked
 from harborrl_trainer.miles_engine.export import export
-from harborrl_trainer.miles_plan.planning import ROOTS, MakeLaunch
+from harborrl_trainer.miles_plan.planning import MakeLaunch
 
 
 def write_question(job: JobDocument, target: Path, make: MakeLaunch = launch) -> Path:
@@ -30,7 +31,7 @@ def write_question(job: JobDocument, target: Path, make: MakeLaunch = launch) ->
     question = Asked()
     try:
         made = make(job, start)
-        question = Asked(made.argv, made.env, ROOTS, job.config.miles_src_commit)
+        question = Asked(made.argv, made.env, CHECKOUTS, job.config.miles_src_commit)
         for path, text in made.files.items():
             files.replace(Path(path), text)
     except ConfigurationError as error:
