@@ -52,6 +52,27 @@ def test_a_first_plan_begins_at_0_from_the_model_and_claims_the_run(run: Run) ->
     assert (claim.attempt, claim.first_rollout, claim.resumed_from) == (2, 0, None)
 
 
+@pytest.mark.parametrize(
+    ("words", "names", "ports"),
+    [
+        (("--use-prometheus", "--prometheus-port", "9091"), [], (9091,)),
+        (("--use-prometheus",), [], (9090,)),
+        (("--use-prometheus",), ["PROMETHEUS_PORT"], ()),
+        (("--prometheus-port", "9091"), [], ()),
+    ],
+)
+def test_the_port_of_miles_metrics_is_looked_at_like_the_others(
+    tmp_path: Path, words: tuple[str, ...], names: list[str], ports: tuple[int, ...]
+) -> None:
+    run = Run.of(tmp_path, envNames=names)
+
+    def measured(job: JobDocument, start: Start) -> Launch:
+        made = launch(job, start)
+        return replace(made, argv=(*made.argv, *words))
+
+    assert planned(run, measured).checks.ports == (30000, 31000, *ports)
+
+
 def test_a_plan_is_made_once_although_the_volume_has_moved_on(run: Run) -> None:
     first = planned(run)
     megatron_checkpoint(run.mine(1, 2).checkpoints, 1)

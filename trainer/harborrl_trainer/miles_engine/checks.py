@@ -71,7 +71,7 @@ def check_ports(ports: Sequence[int]) -> None:
                     raise
                 raise InfrastructureError(
                     f"trainer.ports: port {port} of the head is taken ({error.strerror}); with hostNetwork give each "
-                    "job on a node its own trainer.ports, else a new attempt gets a new pod"
+                    "job on a node its own trainer.ports and --prometheus-port, else a new attempt gets a new pod"
                 ) from error
 
 

@@ -8,12 +8,14 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.seam import Launch
 from harborrl_trainer.miles_engine import sealing
 from harborrl_trainer.miles_engine.plan import Checks, Server
-from harborrl_trainer.miles_plan import found
+from harborrl_trainer.miles_plan import arguments, found
 from harborrl_trainer.preflight import data, model
 from harborrl_trainer.preflight.findings import Finding
 
 SERVED_REMEDY = "The preset's engines serve this quantised copy: put it on the models volume, beside model.path."
 """Where it is not there."""
+PROMETHEUS_PORT = 9090
+"""Miles' own choice."""
 
 
 def check_inputs(job: JobDocument) -> None:
@@ -60,9 +62,19 @@ def of_container(job: JobDocument, launch: Launch) -> Checks:
     named = (job.model.path, job.model.ref_load, *launch.models, *data_sets)
     return Checks(
         server=Server(job.agent_server.url, job.agent_server.owned, job.in_flight or batch),
-        ports=(*sessions, job.ports.router),
+        ports=(*sessions, job.ports.router, *_metrics_port(job, launch)),
         readable=tuple(str(path) for path in named if path is not None),
         nodes=job.nodes,
         gpus_per_node=job.gpus_per_node,
         commit=job.config.miles_src_commit,
     )
+
+
+def _metrics_port(job: JobDocument, launch: Launch) -> tuple[int, ...]:
+    """Where Miles' metrics are read, fixed and on the head. None where a variable of the job's says, unknown here."""
+    if not arguments.has_flag(launch.argv, "--use-prometheus") and not arguments.setting(launch, "use_prometheus"):
+        return ()
+    named = arguments.setting(launch, "prometheus_port")
+    if named is None:
+        return () if "PROMETHEUS_PORT" in job.env_names else (PROMETHEUS_PORT,)
+    return (int(named),) if str(named).isdecimal() else ()
