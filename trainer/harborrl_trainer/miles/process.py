@@ -34,7 +34,11 @@ class GaveUp(BaseException):
 
 
 class Process:
-    """Belongs to the event loop on which it was made. `close` ends its two background tasks."""
+    """Belongs to the event loop on which it was made, and lives as long as the rollout process.
+
+    Miles tells no rollout function that it is done with it. A process that leaves by itself says its last words by
+    atexit; one that Ray kills says none, and then the supervisor's flush is what cancels its trials.
+    """
 
     def __init__(self, settings: Settings, client: AgentClient, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
@@ -107,6 +111,7 @@ class Process:
         return self.over
 
     async def close(self) -> None:
+        """For whoever runs several in one process, as tests do: ends the background tasks, and says no last words."""
         atexit.unregister(self._leave)
         for task in [*self.tasks, *self._abandoned]:
             task.cancel()
