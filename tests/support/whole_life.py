@@ -37,7 +37,7 @@ def _with_a_trainer(job: HarborRLJob, seen: dict[str, Any]) -> list[Plan]:
     """It trains; then its infrastructure fails, or it is suspended."""
     training = hrl.running_world(job, progress=hrl.progress(), **seen)
     failed = hrl.running_world(job, progress=hrl.progress("FAILED", failure="infrastructure", message="NCCL"), **seen)
-    trains = _decide(job, training, 10)
+    trains = _decide(job, training)
     job = hrl.then(job, trains)
     suspended = replace(job, spec=job.spec.model_copy(update={"suspend": True}))
     return [trains, _decide(job, failed, 20), _decide(suspended, training, 20)]
