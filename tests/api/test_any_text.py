@@ -31,15 +31,35 @@ async def test_half_a_sign_beyond_16_bits_is_one_that_nobody_knows(cluster: Clus
     assert stored["data"]["a"] == "x\ufffdy"
 
 
-async def test_a_driver_that_dies_with_a_smile_is_told_of_in_the_status(bare_cluster: Cluster) -> None:
-    life = Life(bare_cluster, "smile")
-    operator = Reconciler(bare_cluster, hrl.SETTINGS, life.now)
+async def running(life: Life) -> Reconciler:
+    operator = Reconciler(life.cluster, hrl.SETTINGS, life.now)
     await life.begin()
     for act in (serve, pass_preflight, start_head(1)):
         await operator.reconcile(life.namespace, JOB)
         await act(life)
-    smile = "\U0001f917 Transformers found no weights"
-    said = hrl.progress("FAILED", {"uid": life.uid}, failure="configuration", message=smile)
+    return operator
+
+
+async def say(life: Life, state: str, message: str) -> None:
+    """The supervisor's report."""
+    failure = "configuration" if state == "FAILED" else None
+    said = hrl.progress(state, {"uid": life.uid}, failure=failure, message=message)
     await life.patch("ConfigMap", f"{JOB}-progress", {"data": {"progress": said}})
+
+
+async def test_a_driver_that_dies_with_a_smile_is_told_of_in_the_status(bare_cluster: Cluster) -> None:
+    life = Life(bare_cluster, "smile")
+    operator = await running(life)
+    smile = "\U0001f917 Transformers found no weights"
+    await say(life, "FAILED", smile)
     await operator.reconcile(life.namespace, JOB)
     assert smile in str(await life.status())
+
+
+async def test_a_spec_of_two_hundred_kibibytes_runs(bare_cluster: Cluster) -> None:
+    fill = [{"name": f"FILL_{number}", "value": "x" * 32_000} for number in range(7)]
+    life = Life(bare_cluster, "large", changes={"trainer.env": fill})
+    operator = await running(life)
+    await say(life, "RUNNING", "")
+    await operator.reconcile(life.namespace, JOB)
+    assert (await life.status())["phase"] == "Running"

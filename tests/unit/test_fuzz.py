@@ -1,18 +1,15 @@
 """Whatever is written into a spec: it is refused with the field's name, or becomes objects; no pass ends in a fault."""
 
-import json
 import re
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
 from harborrl_operator.draft import Plan
-from harborrl_operator.models import HarborRLJob, InvalidJobError
-from harborrl_operator.observed import Observed, Surroundings
-from harborrl_operator.plan import plan
-from harborrl_operator.resolve import resolve
+from harborrl_operator.models import InvalidJobError
 from support import hrl
 from support.mutants import FIELDS, mutants
+from support.whole_life import whole_life
 
 MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -20,47 +17,22 @@ WORDS = {name for path, _ in FIELDS for name in path}
 """Names of fields; a refusal has one of them, or of an engine's argument."""
 
 
-def decide(job: HarborRLJob, seen: Observed) -> Plan:
-    decided = plan(job, seen, hrl.SETTINGS, hrl.NOW)
-    status = decided.status.model_dump(by_alias=True, mode="json")
-    json.dumps([decided.apply, status], allow_nan=False)
-    assert len(json.dumps(status)) < 32 * 1024
-    return decided
-
-
 def life(spec: dict[str, Any]) -> str:
-    """From the first pass to a running attempt, as far as the spec gets; what stopped it."""
+    """How far the spec gets: running, or what stopped it."""
     try:
         job = hrl.job(base=spec)
     except InvalidJobError as error:
         return str(error)
-    claims = {volume.pvc: hrl.claim(volume.pvc) for volume in _volumes(job)}
-    seen: dict[str, Any] = {"claims": claims, "surroundings": Surroundings(jobs=(job,))}
-    made = [thing for thing in decide(job, hrl.world(**seen)).apply if thing["kind"] == "Deployment"]
-    seen["deployment"] = hrl.started(*made) if made else None
-    decided = decide(job, hrl.world(**seen))
-    if decided.status.phase != "Preflight":
-        return refused_by_name(decided)
-    pod = hrl.preflight_pod(job, exit_code=0, message=hrl.PASSED)
-    for _ in range(2):
-        job = hrl.then(job, decided)
-        decided = decide(job, hrl.world(**seen, preflight_pod=pod))
-    assert any(thing["kind"] == "RayCluster" for thing in decided.apply), decided.status.message
-    decide(hrl.then(job, decided), hrl.running_world(job, progress=hrl.progress(), **seen))
+    passes = whole_life(job)
+    if len(passes) == 2:
+        return refused_by_name(passes[-1])
+    assert [one.status.phase for one in passes[2:4]] == ["StartingTrainer", "Running"]
+    assert any(thing["kind"] == "RayCluster" for thing in passes[2].apply), passes[2].status.message
     return "running"
 
 
 def faults(outcome: str) -> list[str]:
     return [fault for fault in outcome.split("; ") if fault.startswith("spec.")]
-
-
-def _volumes(job: HarborRLJob) -> list[Any]:
-    named = (getattr(job.spec.storage, role) for role in ("models", "tasks", "checkpoints", "traces", "trials"))
-    return [*(volume for volume in named if volume), resolve_default()]
-
-
-def resolve_default() -> Any:
-    return resolve(hrl.job(base=hrl.MINIMAL_SPEC), hrl.SETTINGS).volumes["models"]
 
 
 def refused_by_name(decided: Plan) -> str:
