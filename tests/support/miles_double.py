@@ -1,64 +1,21 @@
-"""A double of what our wrapper touches of Miles, for where its source is not: samples, generate, the two data classes.
+"""A double of Miles' generate, for where its source is not; samples and the two data classes are the stand-in's.
 
-Written after the behaviour in trainer.md 4.2 of the references, which the same suite checks on the real thing: an agent
+Written after Miles' own behaviour, which the same suite checks on the real thing: an agent
 function that raises is logged and the session is collected all the same; no record makes the sample aborted; an aborted
 generation makes it so and ends it; every other status comes from the last turn; a failed collection raises.
 """
 
 import asyncio
 import importlib
-from argparse import Namespace
 from copy import deepcopy
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 import httpx
+from miles.rollout.base_types import GenerateFnInput, GenerateFnOutput
+from miles.utils.types import Sample
 
 from support.faulty_agents import TLS
 from support.miles_sessions import FakeTemplate
-
-
-@dataclass
-class Sample:
-    class Status(Enum):
-        PENDING = "pending"
-        COMPLETED = "completed"
-        TRUNCATED = "truncated"
-        ABORTED = "aborted"
-        FAILED = "failed"
-
-    group_index: int | None = None
-    index: int | None = None
-    prompt: str = ""
-    tokens: list[int] = field(default_factory=list)
-    response: str = ""
-    response_length: int = 0
-    reward: float | None = None
-    loss_mask: list[int] | None = None
-    weight_versions: list[str] = field(default_factory=list)
-    remove_sample: bool = False
-    status: Status = Status.PENDING
-    metadata: dict[str, Any] = field(default_factory=dict)
-    non_generation_time: float = 0.0
-
-
-@dataclass(frozen=True)
-class GenerateFnInput:
-    state: Any
-    sample: Sample
-    sampling_params: dict[str, Any]
-    evaluation: bool
-
-    @property
-    def args(self) -> Namespace:
-        args: Namespace = self.state.args
-        return args
-
-
-@dataclass(frozen=True)
-class GenerateFnOutput:
-    samples: Sample | list[Sample]
 
 
 async def generate(input: GenerateFnInput) -> GenerateFnOutput:  # noqa: A002 - Miles'

@@ -1,43 +1,16 @@
 """The double as an Edition of the harness."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from miles.rollout.base_types import GenerateFnInput, GenerateFnOutput
+from miles.utils.types import Sample
 
 from harborrl_trainer.miles.wrapper import Miles
-from support import miles_double
+from support.miles_double import generate
 from support.miles_harness import Edition
-from support.miles_sessions import FakeTemplate, RecordingSessions
-from support.raw_http import serving
-
-
-@dataclass(frozen=True)
-class Running:
-    server: RecordingSessions
-    port: int
-
-    @property
-    def instance(self) -> str:
-        return self.server.instance
-
-    @property
-    def template(self) -> FakeTemplate:
-        return self.server.template
-
-    def opened(self) -> int:
-        return self.server.opened
-
-
-@asynccontextmanager
-async def recording_sessions() -> AsyncIterator[Running]:
-    server = RecordingSessions()
-    async with serving(server.handle) as port:
-        yield Running(server, port)
-
+from support.miles_sessions import recording_sessions
 
 DOUBLE = Edition(
-    parts=Miles(miles_double.generate, miles_double.GenerateFnOutput),
-    sample=miles_double.Sample,
-    given=miles_double.GenerateFnInput,
+    parts=Miles(generate, GenerateFnOutput),
+    sample=Sample,
+    given=GenerateFnInput,
     sessions=recording_sessions,
 )

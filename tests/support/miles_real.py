@@ -29,9 +29,8 @@ from pydantic import BaseModel
 from harborrl_trainer.miles.wrapper import installed
 from support.fault_rows import CROWD, MIXTURE, ROWS
 from support.faulty_agents import FaultyAgents
-from support.miles_double_edition import recording_sessions
 from support.miles_harness import Edition, Stage, run_row, stage
-from support.miles_sessions import FakeTemplate, completion
+from support.miles_sessions import FakeTemplate, completion, recording_sessions
 from support.raw_http import Answer, Asked, serving
 
 STUBBED = frozenset({"sglang", "sglang_router", "pybase64", "pylatexenc", "miles_plugins"})

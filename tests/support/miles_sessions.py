@@ -5,11 +5,12 @@ rendering with the names that Miles' own session server (31f1ca961) calls.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.raw_http import Answer, Asked
+from support.raw_http import Answer, Asked, serving
 
 STOP = 0
 GENERATE = 1
@@ -144,3 +145,27 @@ class RecordingSessions:
             }
         )
         return Answer(200, json.dumps(response).encode())
+
+
+@dataclass(frozen=True)
+class Running:
+    server: RecordingSessions
+    port: int
+
+    @property
+    def instance(self) -> str:
+        return self.server.instance
+
+    @property
+    def template(self) -> FakeTemplate:
+        return self.server.template
+
+    def opened(self) -> int:
+        return self.server.opened
+
+
+@asynccontextmanager
+async def recording_sessions() -> AsyncIterator[Running]:
+    server = RecordingSessions()
+    async with serving(server.handle) as port:
+        yield Running(server, port)

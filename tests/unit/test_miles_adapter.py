@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from miles.utils.types import Sample
 
 from harborrl_trainer.miles import at_exit, samples, verdicts
 from harborrl_trainer.miles.call import Call
@@ -23,7 +24,6 @@ from harborrl_trainer.rollout.groups import EveryGroupAborted
 from harborrl_trainer.rollout.outcomes import TrialReply, Verdict
 from harborrl_trainer.rollout.reserved import RESERVED, without_reserved
 from support.faulty_agents import FaultyAgents
-from support.miles_double import Sample
 from support.miles_double_edition import DOUBLE
 from support.miles_harness import ON_PATH, stage
 from support.raw_http import serving

@@ -1,4 +1,4 @@
-"""The fields of Miles' Sample that our half reads or writes, with Miles' names and defaults."""
+"""Miles' Sample as far as our half or a dump has a use for it, with Miles' names and defaults (of 31f1ca961)."""
 
 from dataclasses import dataclass, field
 from enum import Enum
