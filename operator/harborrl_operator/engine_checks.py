@@ -45,8 +45,7 @@ def engine_is_available(job: ResolvedJob, _: Observed) -> Verdict | None:
     return Verdict(
         Reason.ENGINE_UNAVAILABLE,
         "Engine miles needs an image with Miles, and neither trainer.image nor the installation (chart value"
-        " images.miles)"
-        " names one. Set trainer.image, or trainer.engine: native.",
+        " images.miles) names one. Set trainer.image, or trainer.engine: native.",
     )
 
 

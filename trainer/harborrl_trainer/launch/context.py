@@ -109,20 +109,17 @@ def context_of(job: JobDocument, start: Start) -> Context:
     if preset and preset.mode != job.mode:
         raise ConfigurationError(
             f"trainer.mode: preset {preset.name} runs in mode {preset.mode} and the job says {job.mode}; set"
-            f" trainer.mode:"
-            f" {preset.mode}"
+            f" trainer.mode: {preset.mode}"
         )
     if job.mode == "async" and not version.knows("--fully-async"):
         raise ConfigurationError(
             f"trainer.mode: async needs --fully-async, which Miles {version.short} does not know; set trainer.mode:"
-            f" sync,"
-            " or an image with a newer Miles"
+            " sync, or an image with a newer Miles"
         )
     if job.ports.session_count > 1 and not version.port_range:
         raise ConfigurationError(
             f"trainer.ports.sessionCount: Miles {version.short} runs one session server and {job.ports.session_count}"
-            f" are"
-            " asked for; set it to 1, or an image with a newer Miles"
+            " are asked for; set it to 1, or an image with a newer Miles"
         )
     model, more = model_type(job.model.type, preset.model_type if preset else None, job.model.path)
     return Context(

@@ -66,9 +66,8 @@ ROLLOUT = (
     Rule(
         lambda v: samples(v) % max(count(v, "global_batch_size", 1), 1) != 0,
         "--global-batch-size {global_batch_size} does not divide the {samples} samples of a rollout"
-        " (--rollout-batch-size"
-        " {rollout_batch_size} x --n-samples-per-prompt {n_samples_per_prompt}); set it to {samples} or a divisor of"
-        " it",
+        " (--rollout-batch-size {rollout_batch_size} x --n-samples-per-prompt {n_samples_per_prompt}); set it to"
+        " {samples} or a divisor of it",
     ),
     Rule(
         _uneven_steps,
@@ -78,8 +77,7 @@ ROLLOUT = (
     Rule(
         lambda v: 0 < number(v, "over_sampling_batch_size") < number(v, "rollout_batch_size"),
         "--over-sampling-batch-size {over_sampling_batch_size} is below --rollout-batch-size {rollout_batch_size}; set"
-        " it"
-        " to at least {rollout_batch_size}, or leave it out",
+        " it to at least {rollout_batch_size}, or leave it out",
     ),
     Rule(
         lambda v: 0 < number(v, "async_max_concurrent_samples") < number(v, "n_samples_per_prompt"),
@@ -89,8 +87,7 @@ ROLLOUT = (
     Rule(
         lambda v: number(v, "rollout_max_response_len") >= number(v, "max_seq_len", float("inf")),
         "--rollout-max-response-len {rollout_max_response_len}, of one turn, fills the whole trajectory of"
-        " --max-seq-len"
-        " {max_seq_len}; set trainer.maxSeqLen above it, or rolloutMaxResponseLen below",
+        " --max-seq-len {max_seq_len}; set trainer.maxSeqLen above it, or rolloutMaxResponseLen below",
     ),
     Rule(
         lambda v: (
@@ -140,8 +137,7 @@ ALGORITHM = (
     Rule(
         lambda v: number(v, "kl_coef") != 0 and number(v, "kl_loss_coef") != 0,
         "--kl-coef {kl_coef} puts the KL penalty into the reward and --kl-loss-coef {kl_loss_coef} into the loss; set"
-        " one"
-        " of them to 0",
+        " one of them to 0",
     ),
     *_excludes("use_rollout_logprobs", "use_tis"),
     Rule(
@@ -158,8 +154,7 @@ ALGORITHM = (
     Rule(
         lambda v: _is("advantage_estimator", "ppo")(v) and _is("megatron_to_hf_mode", "bridge")(v),
         "--advantage-estimator ppo has a critic, which --megatron-to-hf-mode bridge cannot load; set megatronToHfMode:"
-        " raw"
-        " with a converted model.refLoad, or another estimator",
+        " raw with a converted model.refLoad, or another estimator",
     ),
     Rule(
         lambda v: _is("advantage_estimator", "ppo")(v) and on(v, "kl_coef"),
@@ -275,8 +270,7 @@ SHAPES = (
             and (on(v, "decoder_first_pipeline_num_layers") or on(v, "decoder_last_pipeline_num_layers"))
         ),
         "--decoder-first- and --decoder-last-pipeline-num-layers need a pipeline; set trainer.parallelism.pp above 1,"
-        " or"
-        " remove them",
+        " or remove them",
     ),
     Rule(
         lambda v: (
@@ -286,8 +280,7 @@ SHAPES = (
             and count(v, "num_layers") % count(v, _PP) != 0
         ),
         "--num-layers {num_layers} cannot be split by --pipeline-model-parallel-size {pipeline_model_parallel_size};"
-        " set"
-        " trainer.parallelism.pp to a divisor, or add --decoder-last-pipeline-num-layers",
+        " set trainer.parallelism.pp to a divisor, or add --decoder-last-pipeline-num-layers",
     ),
     Rule(
         lambda v: v["rollout_gpus"] % max(count(v, "rollout_num_gpus_per_engine"), 1) != 0,
