@@ -230,7 +230,12 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
         {"rollout.agentTrialTimeoutSeconds": 10, "agentServer.url": "http://agents.team.svc:30000"},
         {"trainer.recipeArgs": "# --save nothing\n--swiglu"},
         {"trainer.extraArgs": "--input-key prompt --label-key metadata --pad-token x --use-token-output"},
-        {"trainer.preset": "glm47-flash-sync", "trainer.config": {}, "agentServer.maxConcurrent": 32},
+        {
+            "trainer.preset": "glm47-flash-sync",
+            "trainer.config": {},
+            "trainer.maxSeqLen": 65536,
+            "agentServer.maxConcurrent": 32,
+        },
     ],
     ids=str,
 )

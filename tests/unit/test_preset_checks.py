@@ -17,7 +17,8 @@ NEW = "31f1ca961a94cb860cec3b2dea34ec332bfa8f76"
 
 def miles(changes: dict[str, Any]) -> HarborRLJob:
     """A job that sets no hyper-parameter of its own."""
-    return hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8, "trainer.config": {}} | changes)
+    bare = {"trainer.engine": "miles", "trainer.gpusPerNode": 8, "trainer.config": {}, "trainer.maxSeqLen": None}
+    return hrl.job(bare | changes)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,7 @@ def test_what_an_older_miles_cannot_do_is_said_among_the_adjustments() -> None:
 
 
 def test_a_presets_values_rank_between_the_documented_defaults_and_the_jobs_own() -> None:
-    preset = {"trainer.preset": "glm47-flash-sync", "trainer.maxSeqLen": None}
-    resolved = resolve(miles(preset | {"trainer.config.lr": 1e-5}), hrl.SETTINGS)
+    resolved = resolve(miles({"trainer.preset": "glm47-flash-sync", "trainer.config.lr": 1e-5}), hrl.SETTINGS)
     config = resolved.config
     assert (config["rolloutBatchSize"], config["adamBeta2"], config["lr"], config["seed"]) == (4, 0.98, 1e-5, 1234)
     assert config["noSaveOptim"] is False
@@ -80,7 +80,7 @@ def test_a_presets_values_rank_between_the_documented_defaults_and_the_jobs_own(
 
 
 def test_a_preset_gives_the_length_and_the_adapters_that_the_job_leaves_out() -> None:
-    newer = {"trainer.config.milesSrcCommit": NEW, "trainer.maxSeqLen": None}
+    newer = {"trainer.config.milesSrcCommit": NEW}
     long = resolve(miles(newer | {"trainer.preset": "glm47-flash-async", "trainer.mode": "async"}), hrl.SETTINGS)
     assert long.document(1)["maxSeqLen"] == 16384
     assert long.config["actorNodes"] == 1

@@ -11,8 +11,8 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.base import add_fixed_tail, documented, from_preset
 from harborrl_trainer.launch.context import Context, context_of
 from harborrl_trainer.launch.environment import environment, logs_to_wandb, proxies_taken_away
+from harborrl_trainer.launch.judging import fault
 from harborrl_trainer.launch.raw import custom_config, raw_arguments
-from harborrl_trainer.launch.rules import first_broken
 from harborrl_trainer.launch.seam import Adjustment, Launch, Start
 from harborrl_trainer.launch.words import CommandLine, effective
 
@@ -35,7 +35,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
     _add_tail(context, line, notes)
     _forget_unknown_options(context, line, notes)
     settings = {**effective(line.arguments), **values}
-    broken = first_broken(settings, context)
+    broken = fault(settings, context)
     if broken is not None:
         raise ConfigurationError(broken)
     files = dict(context.files)

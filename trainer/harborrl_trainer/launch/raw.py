@@ -9,7 +9,7 @@ import yaml
 from harborrl_trainer.config.miles import split_arguments
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
-from harborrl_trainer.launch.reserved import reserved_name
+from harborrl_trainer.launch.rules.reserved import reserved_name
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.versions import MilesVersion
 from harborrl_trainer.launch.words import Argument, arguments_of, name_of

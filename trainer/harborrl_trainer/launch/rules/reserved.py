@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 
-from harborrl_trainer.launch.words import name_of
-
 RESERVED: Mapping[str, str] = {
     "--save": "storage.checkpoints",
     "--load": "resumeFrom",
     "--start-rollout-id": "resumeFrom",
     "--ckpt-step": "resumeFrom",
     "--lora-adapter-path": "resumeFrom",
+    "--lora-rank": "trainer.lora",
+    "--lora-alpha": "trainer.lora",
+    "--target-modules": "trainer.lora",
     "--save-trigger-sentinel": "checkpoint",
     "--dump-details": "storage.traces",
     "--save-traces-dir": "storage.traces",
@@ -32,13 +33,8 @@ RESERVED: Mapping[str, str] = {
     "--rollout-num-gpus": "trainer.config.rolloutNumGpus",
     "--colocate": "trainer.config.colocate",
 }
-"""Flag -> what decides it."""
-
-ADAPTERS: Mapping[str, str] = dict.fromkeys(("--lora-rank", "--lora-alpha", "--target-modules"), "trainer.lora")
-"""Of Miles' LoRA: a job that names them raw trains once, and is then refused on an adapter that it does not know of.
-
-Not in the operator's table, whose rules look at them as they are written.
-"""
+"""Flag -> what decides it. A job that names LoRA raw trains once, and is then refused on an adapter that it does not
+know of."""
 
 
 def reserved_name(name: str) -> str | None:
@@ -46,8 +42,7 @@ def reserved_name(name: str) -> str | None:
 
     Also for the beginning of a name, which argparse may complete, and for a name in other letters.
     """
-    wanted = "--" + name_of(name).replace("_", "-")
+    wanted = "--" + name.removeprefix("--").replace("_", "-")
     if len(wanted) < len("--x"):
         return None
-    homes = {**RESERVED, **ADAPTERS}
-    return homes.get(wanted) or next((home for flag, home in homes.items() if flag.startswith(wanted)), None)
+    return RESERVED.get(wanted) or next((home for flag, home in RESERVED.items() if flag.startswith(wanted)), None)
