@@ -98,7 +98,6 @@ def add_fixed_tail(context: Context, line: CommandLine, notes: list[Adjustment])
     """The documented tail. Its flags are refused in the raw texts, or theirs stand."""
     config = context.job.config
     names = context.names
-    theirs = line.has("--ref-load")
     for template in _LITERAL_TAIL:
         words = filled(template[1:], names)
         if words is not None:
@@ -107,7 +106,7 @@ def add_fixed_tail(context: Context, line: CommandLine, notes: list[Adjustment])
         line.add("--ref-load", context.job.model.path)
         if config.megatron_to_hf_mode != "bridge":
             _load_through_the_bridge(context, line, notes, "model.refLoad is unset")
-    elif context.lora is not None and not theirs:
+    elif context.lora is not None:
         _load_through_the_bridge(context, line, notes, "an adapter is trained")
     if context.job.mode == "async":
         line.add_unless_there("--fully-async")

@@ -8,6 +8,8 @@ RESERVED: Mapping[str, str] = {
     "--start-rollout-id": "resumeFrom",
     "--ckpt-step": "resumeFrom",
     "--lora-adapter-path": "resumeFrom",
+    "--finetune": "resumeFrom",
+    "--no-load-optim": "resumeFrom",
     "--lora-rank": "trainer.lora",
     "--lora-alpha": "trainer.lora",
     "--target-modules": "trainer.lora",
@@ -18,6 +20,7 @@ RESERVED: Mapping[str, str] = {
     "--save-debug-train-data": "storage.traces",
     "--save-debug-trajectory-data": "storage.traces",
     "--hf-checkpoint": "model.path",
+    "--ref-load": "model.refLoad",
     "--prompt-data": "data",
     "--custom-config-path": "trainer.customConfigYaml",
     "--session-server-port": "trainer.ports.session",
@@ -34,7 +37,8 @@ RESERVED: Mapping[str, str] = {
     "--colocate": "trainer.config.colocate",
 }
 """Flag -> what decides it. A job that names LoRA raw trains once, and is then refused on an adapter that it does not
-know of."""
+know of; `--finetune` and `--no-load-optim` would make each resume forget the optimizer, behind a status that says it is
+there; all checks look at `model.refLoad`."""
 
 
 def reserved_name(name: str) -> str | None:
