@@ -220,6 +220,29 @@ def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked
     assert value(own, "--my-flag") == ["1"]
 
 
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("custom_generate_function_path", "its counters, outcomes and second tries"),
+        ("custom_agent_function_path", "its counters, outcomes and second tries"),
+        ("custom_rm_path", "the verifier's verdict"),
+        ("rollout_function_path", "its metrics are gone"),
+        ("dynamic_sampling_filter_path", "must drop groups with aborted samples"),
+        ("rm_type", "has no effect"),
+    ],
+)
+def test_a_function_in_the_place_of_ours_is_said_with_what_is_lost_however_it_is_written(name: str, lost: str) -> None:
+    flag = "--" + name.replace("_", "-")
+    for changes in (extra(f"{flag} own.one"), {"customConfigYaml": f"{name}: own.one"}):
+        (said,) = [note for note in launched(plain(**changes)).adjustments if name in note.what.replace("-", "_")]
+        assert (said.value, lost in said.reason) == ("own.one", True)
+
+
+def test_our_own_function_named_by_the_user_is_no_remark() -> None:
+    made = launched(plain(**extra("--custom-rm-path harborrl_trainer.miles.generate.reward_func")))
+    assert made.adjustments == launched(plain()).adjustments
+
+
 def test_an_unknown_name_of_the_yaml_is_kept_and_remarked_on() -> None:
     made = launched(plain(customConfigYaml="temprature: 1"))
     assert "only a custom function can read it" in made.adjustments[-1].reason

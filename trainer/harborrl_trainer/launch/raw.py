@@ -9,18 +9,19 @@ import yaml
 from harborrl_trainer.config.miles import split_arguments
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch import replaced
 from harborrl_trainer.launch.rules.reserved import reserved_name
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.versions import MilesVersion
 from harborrl_trainer.launch.words import Argument, arguments_of, name_of
 
-_COUNTED = ("--custom-generate-function-path", "--custom-agent-function-path")
-"""Where HarborRL counts trials and maps their outcomes."""
-
-NO_ABORTED = "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"
-"""Without it Miles' synchronous loop trains on aborted samples."""
-
-_USERS_FUNCTIONS = (*_COUNTED, "--custom-rm-path", "--rollout-function-path", "--rollout-sample-filter-path")
+_USERS_FUNCTIONS = (
+    "--custom-generate-function-path",
+    "--custom-agent-function-path",
+    "--custom-rm-path",
+    "--rollout-function-path",
+    "--rollout-sample-filter-path",
+)
 """Functions of the user's own may bring flags that no table knows."""
 
 _ELSEWHERE = ("--sglang-", "--eval-sglang-", "--router-")
@@ -62,12 +63,7 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
         yield _unknown(field, flag, version, free=free)
         return
     _check_values(field, argument, version.kind(flag) or "str")
-    if flag in _COUNTED:
-        reason = "replaces HarborRL's function: its counters, outcomes and second tries are gone with it"
-        yield Adjustment(f"{field}: {flag}", argument.values[0], reason)
-    if flag == "--dynamic-sampling-filter-path" and argument.values[0] != NO_ABORTED:
-        reason = "replaces Miles' check_no_aborted: in mode sync it must drop groups with aborted samples by itself"
-        yield Adjustment(f"{field}: {flag}", argument.values[0], reason)
+    yield from replaced.remarks(f"{field}: {flag}", name_of(flag), " ".join(argument.values))
 
 
 def _unknown(field: str, flag: str, version: MilesVersion, *, free: bool) -> Adjustment:
@@ -115,6 +111,7 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
         if not version.knows("--" + key.replace("_", "-")):
             reason = f"no argument of Miles {version.short}: only a custom function can read it"
             remarks.append(Adjustment(f"trainer.customConfigYaml: {key}", "kept", reason))
+        remarks += replaced.remarks(f"trainer.customConfigYaml: {key}", key, values[key])
     return values, remarks
 
 

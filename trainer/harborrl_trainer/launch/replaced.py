@@ -1,0 +1,37 @@
+"""Functions of a user's own in the places of HarborRL's: allowed, and what is lost by each is said."""
+
+from collections.abc import Iterator, Mapping
+
+from harborrl_trainer.launch.context import FUNCTIONS
+from harborrl_trainer.launch.seam import Adjustment
+
+NO_ABORTED = "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"
+"""Without it Miles' synchronous loop trains on aborted samples."""
+
+_COUNTED = "replaces HarborRL's function: its counters, outcomes and second tries are gone with it"
+
+LOST: Mapping[str, str] = {
+    "custom_generate_function_path": _COUNTED,
+    "custom_agent_function_path": _COUNTED,
+    "custom_rm_path": (
+        "replaces HarborRL's reward: the verifier's verdict and rollout.onAgentTimeout are trained on only if it reads"
+        " them from the sample, and an aborted trial may get a number"
+    ),
+    "rollout_function_path": (
+        "replaces HarborRL's rollout function: its metrics are gone, and lines of the trial log do not say in which"
+        " rollout a trial was used"
+    ),
+    "dynamic_sampling_filter_path": (
+        "replaces Miles' check_no_aborted: in mode sync it must drop groups with aborted samples by itself"
+    ),
+    "rm_type": "has no effect beside --custom-rm-path, which is HarborRL's unless the job names another",
+}
+"""Argument -> what is lost where another value than ours stands."""
+
+_OURS = frozenset({*FUNCTIONS.values(), NO_ABORTED})
+
+
+def remarks(what: str, name: str, value: object) -> Iterator[Adjustment]:
+    """At most one. `what` is the place for people, `name` the argument in snake_case."""
+    if name in LOST and value not in _OURS:
+        yield Adjustment(what, str(value), LOST[name])
