@@ -30,7 +30,7 @@ from support import hrl
 from support.broken_rules import ADMISSION, MODEL, Changes
 from support.launches import NEW
 
-CONFIG = {"rolloutBatchSize": 2, "nSamplesPerPrompt": 4, "globalBatchSize": 8, "milesSrcCommit": NEW}
+CONFIG = {"numRollout": 3, "rolloutBatchSize": 2, "nSamplesPerPrompt": 4, "globalBatchSize": 8, "milesSrcCommit": NEW}
 SPEC: dict[str, Any] = {
     "model": {"path": "Qwen3-0.6B"},
     "data": {"jsonl": "train.jsonl"},
@@ -137,6 +137,7 @@ FLAGS = {
     "--custom-rm-path": ("own.reward",),
     "--reward-key": ("score",),
     "--partial-rollout": (None,),
+    "--debug-exit-after-rollout": ("1", "5000"),
     "--offload-train-target": ("disk", "cpu"),
 }
 CHOSEN = st.dictionaries(st.sampled_from(list(FLAGS)), st.integers(0, 2), max_size=4)

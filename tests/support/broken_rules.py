@@ -85,6 +85,8 @@ ADMISSION: list[tuple[Changes, str]] = [
     (extra("--decoder-first-pipeline-num-layers 3"), "set trainer.parallelism.pp above 1"),
     (extra("--rollout-num-gpus-per-engine 3"), "8 rollout GPUs cannot be split into engines"),
     (extra("--sglang-dp-size 2"), "--sglang-dp-size 2 needs --sglang-enable-dp-attention"),
+    (extra("--debug-exit-after-rollout 1"), "--debug-exit-after-rollout 1 ends the run before its 3 rollouts"),
+    (extra("--debug-rollout-only"), "--debug-rollout-only trains nothing"),
     (extra("--save-interval 0"), "--save-interval 0 would be divided by"),
     ({"customConfigYaml": "num_rollout: null"}, "num_rollout: None is no number of rollouts"),
     (extra("--reward-key score"), "--reward-key score looks into a reward"),

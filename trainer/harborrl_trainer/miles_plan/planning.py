@@ -132,6 +132,7 @@ class Planner:
             traces=str(mine.traces),
             checkpoints=str(mine.checkpoints),
             first_rollout=begin.first_rollout,
+            rollouts=int(arguments.setting(launch, "num_rollout") or 0),
             stop_request=str(mine.stop_request),
             verdict=str(folder_of(mine) / VERDICT_FILE),
             trigger=trigger,

@@ -56,6 +56,15 @@ BATCHES = (
         lambda v: "num_rollout" in v and number(v, "num_rollout", -1) < 0,
         "num_rollout: {num_rollout} is no number of rollouts; remove it and set trainer.config.numRollout",
     ),
+    Rule(
+        lambda v: number(v, "debug_exit_after_rollout", float("inf")) < number(v, "num_rollout"),
+        "--debug-exit-after-rollout {debug_exit_after_rollout} ends the run before its {num_rollout} rollouts; remove"
+        " it, or set trainer.config.numRollout to {debug_exit_after_rollout}",
+    ),
+    Rule(
+        lambda v: on(v, "debug_rollout_only"),
+        "--debug-rollout-only trains nothing and leaves no checkpoint, and each attempt would begin anew; remove it",
+    ),
     Rule(without("eval_interval", "eval_prompt_data", "eval_config"), "--eval-interval needs eval.jsonl; set it"),
     Rule(
         lambda v: "use_session_server" in v and v["use_session_server"] not in (True, "v1", "v2"),
