@@ -187,6 +187,23 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"recipeArgs": "--target-modules q", "lora": LORA}, "recipeArgs: --target-modules is decided by trainer.lora"),
     ({"recipeArgs": "--lora-alpha 8"}, "recipeArgs: --lora-alpha is decided by trainer.lora"),
     ({"customConfigYaml": "lora_rank: 8"}, "customConfigYaml: lora_rank is decided by trainer.lora"),
+    ({"customConfigYaml": "lr: 1e-6"}, "lr is the text '1e-6' to Miles' YAML reader; write 1.0e-06"),
+    ({"customConfigYaml": "seed: '12'"}, "seed is the text '12' to Miles' YAML reader; write 12"),
+    ({"customConfigYaml": "lr: fast"}, "customConfigYaml: lr takes a number, not 'fast'"),
+    ({"customConfigYaml": "lr: [1, 2]"}, "lr takes a number, not [1, 2]"),
+    ({"customConfigYaml": "seed: {a: 1}"}, "seed takes a whole number, not {'a': 1}"),
+    ({"customConfigYaml": "seed: 1.5"}, "seed takes a whole number, not 1.5"),
+    ({"customConfigYaml": "use_tis: 'false'"}, "use_tis takes true or false, not 'false'"),
+    ({"customConfigYaml": "lr: null"}, "--lr None must be a number above 0"),
+    ({"customConfigYaml": "clip_grad: .inf"}, "--clip-grad inf must be at least 0"),
+    ({"customConfigYaml": "advantage_estimator: grpoo"}, "--advantage-estimator grpoo is none of grpo, gspo"),
+    ({"extraArgs": "--clip-grad nan"}, "--clip-grad takes a number, not 'nan'"),
+    ({"extraArgs": "--lr -1"}, "--lr -1 must be above 0; correct it"),
+    ({"extraArgs": "--num-rollout 0"}, "--num-rollout 0 must be at least 1"),
+    ({"extraArgs": "--adam-beta2 1"}, "--adam-beta2 1 must be at least 0 and below 1"),
+    ({"extraArgs": "--tensor-model-parallel-size 0"}, "--tensor-model-parallel-size 0 must be at least 1"),
+    ({"extraArgs": "--advantage-estimator grpoo"}, "did you mean grpo?"),
+    ({"config__lrDecayStyle": "flat"}, "--lr-decay-style flat is none of constant, linear"),
     ({"customConfigYaml": "save: /tmp"}, "save is decided by storage.checkpoints"),
     ({"customConfigYaml": "hf_token: x"}, "hf_token looks like a secret"),
     ({"customConfigYaml": "- 1"}, "must be a mapping"),
@@ -208,6 +225,11 @@ def test_what_cannot_be_launched_is_refused_in_one_line(changes: Changes, says: 
         launched(plain(**changes))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_values_of_the_right_kind_pass_in_the_yaml() -> None:
+    text = "lr: 1.0e-6\nseed: 5\nuse_tis: true\nrollout_stop: [a, b]\nwandb_group: 5\nrollout_max_prompt_len: null\n"
+    assert launched(plain(customConfigYaml=text)).argv[0] == "train.py"
 
 
 def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked_on() -> None:

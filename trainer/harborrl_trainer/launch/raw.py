@@ -12,6 +12,7 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch import replaced
 from harborrl_trainer.launch.rules.reserved import reserved_name
 from harborrl_trainer.launch.seam import Adjustment
+from harborrl_trainer.launch.values import check_setting, check_words
 from harborrl_trainer.launch.versions import MilesVersion
 from harborrl_trainer.launch.words import Argument, arguments_of, name_of
 
@@ -62,7 +63,7 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
     if not version.knows(flag):
         yield _unknown(field, flag, version, free=free)
         return
-    _check_values(field, argument, version.kind(flag) or "str")
+    check_words(field, argument, version.kind(flag) or "str")
     yield from replaced.remarks(f"{field}: {flag}", name_of(flag), " ".join(argument.values))
 
 
@@ -73,23 +74,6 @@ def _unknown(field: str, flag: str, version: MilesVersion, *, free: bool) -> Adj
         reason = f"not among the flags known of Miles {version.short}{meant} The image's own parser decides"
         return Adjustment(f"{field}: {flag}", "kept", reason)
     raise ConfigurationError(f"{field}: Miles {version.short} knows no flag {flag}{meant or '; remove it'}")
-
-
-def _check_values(field: str, argument: Argument, kind: str) -> None:
-    count, given = len(argument.values), " ".join(argument.values)
-    if kind == "bare" and count:
-        raise ConfigurationError(f"{field}: {argument.flag} takes no value, and '{given}' follows it; remove that")
-    if not kind.endswith(("+", "?")) and kind != "bare":
-        wanted = int(kind.partition("*")[2] or 1)
-        if count != wanted:
-            raise ConfigurationError(f"{field}: {argument.flag} takes {wanted} value(s) and has {count}; correct it")
-    number = {"int": int, "float": float}.get(re.split(r"[+?*]", kind)[0])
-    for value in argument.values if number else ():
-        try:
-            number(value)  # type: ignore[misc] # the loop is empty without one
-        except ValueError:
-            said = "a whole number" if number is int else "a number"
-            raise ConfigurationError(f"{field}: {argument.flag} takes {said}, not '{value}'; correct it") from None
 
 
 def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, Any], list[Adjustment]]:
@@ -111,6 +95,10 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
         if not version.knows("--" + key.replace("_", "-")):
             reason = f"no argument of Miles {version.short}: only a custom function can read it"
             remarks.append(Adjustment(f"trainer.customConfigYaml: {key}", "kept", reason))
+        else:
+            check_setting(
+                "trainer.customConfigYaml", key, values[key], version.kind("--" + key.replace("_", "-")) or "str"
+            )
         remarks += replaced.remarks(f"trainer.customConfigYaml: {key}", key, values[key])
     return values, remarks
 

@@ -46,6 +46,8 @@ class MilesVersion:
     """The same in flags."""
     flags: Mapping[str, str]
     """Flag -> kind: `bare`, or `int`, `float`, `str` with `+` many, `?` optional, `*2` two."""
+    choices: Mapping[str, tuple[str, ...]]
+    """Flag of Miles or Megatron -> the words that it takes, where it takes no others."""
 
     @property
     def short(self) -> str:
@@ -111,6 +113,7 @@ def _read(commit: str, known: Mapping[str, Any]) -> MilesVersion:
         sentinel=known["sentinel"],
         environment=known["environment"],
         arguments=tuple(tuple(argument) for argument in known["arguments"]),
+        choices={flag: tuple(words) for flag, words in tables["choices"].items()},
         flags={**tables["sglang"], **tables["megatron"], **tables["miles"]},
     )
 

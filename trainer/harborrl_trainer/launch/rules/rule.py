@@ -48,6 +48,11 @@ def count(values: Values, name: str, otherwise: int = 1) -> int:
     return int(found) if math.isfinite(found) else otherwise
 
 
+def ways(values: Values, name: str) -> int:
+    """A size that something is split by."""
+    return max(count(values, name), 1)
+
+
 def samples(values: Values) -> int:
     """Of one rollout."""
     return count(values, "rollout_batch_size", 0) * count(values, "n_samples_per_prompt")
