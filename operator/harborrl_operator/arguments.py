@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from harborrl_operator.argument_names import COUNTS, KNOWN
-from harborrl_operator.miles_rules.reserved import reserved_name
+from harborrl_operator.miles_rules.reserved import reserved_flag, reserved_key
 from harborrl_operator.models.trainer import TrainerSpec
 
 LARGEST = 1_000_000_000
@@ -49,11 +49,11 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
             raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
         for flag, value in _pairs(words):
             values[_full_name(flag)] = value
-            if home := reserved_name(flag):
+            if home := reserved_flag(flag):
                 reserved.append(f"trainer.{field}: {flag} is decided by {home}")
     for key, value in _mapping(trainer.custom_config_yaml).items():
         values[_snake(str(key))] = value
-        if home := reserved_name(str(key)):
+        if home := reserved_key(str(key)):
             reserved.append(f"trainer.customConfigYaml: {key} is decided by {home}")
     counts = {name: _count(name, values[name]) for name in COUNTS if values.get(name) is not None}
     return RawArguments(values=values, counts=counts, reserved=tuple(reserved))

@@ -182,6 +182,8 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"extraArgs": "--lr fast"}, "--lr takes a number, not 'fast'"),
     ({"extraArgs": "lr 1"}, "'lr' follows no flag"),
     ({"extraArgs": "--x 'a"}, "trainer.extraArgs: No closing quotation"),
+    ({"customConfigYaml": "1: 2"}, "trainer.customConfigYaml: Miles sets attributes by name, and 1 is none; remove it"),
+    ({"customConfigYaml": "'a b': 2"}, "and 'a b' is none; remove it"),
     ({"customConfigYaml": "rollout-batch-size: 4"}, "would never read 'rollout-batch-size'; write rollout_batch_size"),
     ({"extraArgs": "--lora-rank 8 --target-modules all-linear"}, "extraArgs: --lora-rank is decided by trainer.lora"),
     ({"recipeArgs": "--target-modules q", "lora": LORA}, "recipeArgs: --target-modules is decided by trainer.lora"),
@@ -266,6 +268,8 @@ def test_our_own_function_named_by_the_user_is_no_remark() -> None:
 
 
 def test_an_unknown_name_of_the_yaml_is_kept_and_remarked_on() -> None:
+    """Also one with which a reserved one begins: Miles sets attributes by their full names."""
+    assert "only a custom function" in launched(plain(customConfigYaml="a: 1")).adjustments[-1].reason
     made = launched(plain(customConfigYaml="temprature: 1"))
     assert "only a custom function can read it" in made.adjustments[-1].reason
 

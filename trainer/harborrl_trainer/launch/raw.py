@@ -10,7 +10,7 @@ from harborrl_trainer.config.miles import split_arguments
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch import replaced
-from harborrl_trainer.launch.rules.reserved import reserved_name
+from harborrl_trainer.launch.rules.reserved import reserved_flag, reserved_key
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.values import check_setting, check_words
 from harborrl_trainer.launch.versions import MilesVersion
@@ -56,7 +56,7 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
     flag = argument.flag
     if not flag:
         raise ConfigurationError(f"{field}: '{argument.values[0]}' follows no flag; write --name before its value")
-    if home := reserved_name(flag):
+    if home := reserved_flag(flag):
         raise ConfigurationError(f"{field}: {flag} is decided by {home}; remove it")
     if _SECRET.search(name_of(flag)):
         raise ConfigurationError(f"{field}: {flag} looks like a secret; give it by trainer.env with secretKeyRef")
@@ -81,12 +81,8 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
     values = _mapping(job.custom_config_yaml)
     remarks: list[Adjustment] = []
     for key in values:
-        if not isinstance(key, str) or not key.isidentifier():
-            better = str(key).removeprefix("--").replace("-", "_")
-            raise ConfigurationError(
-                f"trainer.customConfigYaml: Miles sets attributes by name and would never read '{key}'; write {better}"
-            )
-        if home := reserved_name(key):
+        _check_name(key)
+        if home := reserved_key(key):
             raise ConfigurationError(f"trainer.customConfigYaml: {key} is decided by {home}; remove it")
         if _SECRET.search(key):
             raise ConfigurationError(
@@ -101,6 +97,19 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
             )
         remarks += replaced.remarks(f"trainer.customConfigYaml: {key}", key, values[key])
     return values, remarks
+
+
+def _check_name(key: object) -> None:
+    if isinstance(key, str) and key.isidentifier():
+        return
+    better = str(key).removeprefix("--").replace("-", "_")
+    if not isinstance(key, str) or not better.isidentifier():
+        raise ConfigurationError(
+            f"trainer.customConfigYaml: Miles sets attributes by name, and {key!r} is none; remove it"
+        )
+    raise ConfigurationError(
+        f"trainer.customConfigYaml: Miles sets attributes by name and would never read '{key}'; write {better}"
+    )
 
 
 def _mapping(text: str) -> dict[Any, Any]:

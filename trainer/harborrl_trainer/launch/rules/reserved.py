@@ -41,12 +41,19 @@ know of; `--finetune` and `--no-load-optim` would make each resume forget the op
 there; all checks look at `model.refLoad`."""
 
 
-def reserved_name(name: str) -> str | None:
-    """What decides the argument `name` (a flag, or a key of the YAML), or None where it is free.
-
-    Also for the beginning of a name, which argparse may complete, and for a name in other letters.
-    """
-    wanted = "--" + name.removeprefix("--").replace("_", "-")
+def reserved_flag(flag: str) -> str | None:
+    """What decides it, or None where it is free; also for a beginning of its name, which argparse may complete."""
+    wanted = _flag(flag)
     if len(wanted) < len("--x"):
         return None
-    return RESERVED.get(wanted) or next((home for flag, home in RESERVED.items() if flag.startswith(wanted)), None)
+    return RESERVED.get(wanted) or next((home for known, home in RESERVED.items() if known.startswith(wanted)), None)
+
+
+def reserved_key(key: str) -> str | None:
+    """The same for a key of the YAML, which Miles sets by its full name."""
+    return RESERVED.get(_flag(key))
+
+
+def _flag(name: str) -> str:
+    """In the letters of the command line."""
+    return "--" + name.removeprefix("--").replace("_", "-")
