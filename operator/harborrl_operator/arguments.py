@@ -38,8 +38,11 @@ class RawArguments:
     """Reserved flags that the user wrote, each with what decides it."""
 
 
-def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
-    """Reads recipeArgs < extraArgs < customConfigYaml; raises InvalidArgumentsError naming the field."""
+def read_raw_arguments(trainer: TrainerSpec, *, evaluates: bool = False) -> RawArguments:
+    """Reads recipeArgs < extraArgs < customConfigYaml; raises InvalidArgumentsError naming the field.
+
+    `evaluates`: whether the job has `spec.eval`, which decides more flags.
+    """
     values: dict[str, Any] = {}
     reserved: list[str] = []
     for field, text in (("recipeArgs", trainer.recipe_args), ("extraArgs", trainer.extra_args)):
@@ -49,11 +52,11 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
             raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
         for flag, value in _pairs(words):
             values[_full_name(flag)] = value
-            if home := reserved_flag(flag):
+            if home := reserved_flag(flag, evaluates=evaluates):
                 reserved.append(f"trainer.{field}: {flag} is decided by {home}")
     for key, value in _mapping(trainer.custom_config_yaml).items():
         values[_snake(str(key))] = value
-        if home := reserved_key(str(key)):
+        if home := reserved_key(str(key), evaluates=evaluates):
             reserved.append(f"trainer.customConfigYaml: {key} is decided by {home}")
     counts = {name: _count(name, values[name]) for name in COUNTS if values.get(name) is not None}
     return RawArguments(values=values, counts=counts, reserved=tuple(reserved))

@@ -7,6 +7,7 @@ from harborrl_operator.constants import AGENT_PORT, RAY_PORTS, Reason
 from harborrl_operator.data_checks import data_sets_are_jsonl
 from harborrl_operator.engine_checks import (
     engine_is_available,
+    evaluation_is_told_once,
     gpus_are_asked_for_in_one_place,
     native_reads_every_field,
 )
@@ -139,6 +140,7 @@ CHECKS: Sequence[Check] = (
     miles_version_is_known,
     preset_fits_version,
     mode_fits_miles,
+    evaluation_is_told_once,
     engine_accepts_arguments,
     ports_are_free,
     start_is_whole,

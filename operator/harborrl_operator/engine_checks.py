@@ -62,6 +62,21 @@ def gpus_are_asked_for_in_one_place(job: ResolvedJob, _: Observed) -> Verdict | 
     )
 
 
+def evaluation_is_told_once(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Two fields have the interval. The API server fills in `eval.interval`, so that either may be the one meant."""
+    asked, evaluation = job.spec.trainer.config, job.spec.eval
+    if job.spec.trainer.engine != "miles" or evaluation is None or "eval_interval" not in asked.model_fields_set:
+        return None
+    if asked.eval_interval == evaluation.interval:
+        return None
+    remedy = "spec.eval out" if asked.eval_interval == 0 else "trainer.config.evalInterval out and set eval.interval"
+    return Verdict(
+        Reason.ARGUMENT_CONFLICT,
+        f"trainer.config.evalInterval is {asked.eval_interval} and eval.interval {evaluation.interval} (20 where it is"
+        f" left out). Leave {remedy}.",
+    )
+
+
 def native_reads_every_field(job: ResolvedJob, _: Observed) -> Verdict | None:
     """A value that is what the native engine does anyway may stand, so that a documented default can be spelt out."""
     if job.spec.trainer.engine != "native":

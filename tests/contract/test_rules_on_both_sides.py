@@ -24,7 +24,7 @@ from harborrl_trainer.launch.argv_command import dry_start
 from harborrl_trainer.launch.copy_rules import modules
 from harborrl_trainer.launch.model_rules import MODEL as OF_THE_MODEL
 from harborrl_trainer.launch.rules.admission import RULES
-from harborrl_trainer.launch.rules.reserved import RESERVED
+from harborrl_trainer.launch.rules.reserved import EVALUATION, RESERVED
 from harborrl_trainer.launch.versions import versions
 from support import hrl
 from support.broken_rules import ADMISSION, MODEL, Changes
@@ -96,6 +96,16 @@ def test_a_reserved_flag_is_refused_in_the_same_words_by_both(flag: str, field: 
     (told,) = read_raw_arguments(TrainerSpec.model_validate({field: text})).reserved
     job = resolved({to_camel(field): text})
     assert said_by_the_launch(job) == f"{told}; remove it"
+
+
+@pytest.mark.parametrize("flag", EVALUATION)
+def test_with_spec_eval_its_flags_are_reserved_by_both_and_without_it_by_none(flag: str) -> None:
+    raw, evaluation = TrainerSpec.model_validate({"extra_args": f"{flag} 5"}), {"jsonl": "eval.jsonl"}
+    (told,) = read_raw_arguments(raw, evaluates=True).reserved
+    job = resolved({"extraArgs": f"{flag} 5", "eval": evaluation})
+    assert job.raw.reserved == (told,)
+    assert said_by_the_launch(job) == f"{told}; remove it"
+    assert resolved({"extraArgs": f"{flag} 5"}).raw.reserved == ()
 
 
 @pytest.mark.parametrize("commit", versions())

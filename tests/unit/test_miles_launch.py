@@ -151,6 +151,10 @@ def test_evaluation_is_asked_for_where_the_job_has_data_for_it() -> None:
     assert value(made, "--eval-prompt-data") == ["eval", "/mnt/tasks/eval.jsonl"]
     assert (value(made, "--eval-interval"), value(made, "--n-samples-per-eval-prompt")) == (["5"], ["2"])
     assert value(launched(plain()), "--eval-interval") is None
+    both = plain(eval={"jsonl": "/e", "interval": 20, "samplesPerPrompt": 1}, config__evalInterval=5)
+    assert value(launched(both), "--eval-interval") == ["20"]
+    own = launched(plain(**extra("--eval-interval 5 --eval-prompt-data e /e")))
+    assert value(own, "--eval-interval") == ["5"]
 
 
 def test_several_session_servers_are_a_half_open_range_of_ports() -> None:

@@ -42,17 +42,32 @@ know of; `--finetune` and `--no-load-optim` would make each resume forget the op
 there; all checks look at `model.refLoad`."""
 
 
-def reserved_flag(flag: str) -> str | None:
-    """What decides it, or None where it is free; also for a beginning of its name, which argparse may complete."""
-    wanted = _flag(flag)
+EVALUATION: Mapping[str, str] = {
+    "--eval-interval": "eval.interval",
+    "--eval-prompt-data": "eval.jsonl",
+    "--n-samples-per-eval-prompt": "eval.samplesPerPrompt",
+}
+"""The same for a job with `spec.eval`."""
+
+
+def reserved_flag(flag: str, *, evaluates: bool) -> str | None:
+    """What decides it, or None where it is free; also for a beginning of its name, which argparse may complete.
+
+    `evaluates`: whether the job has `spec.eval`.
+    """
+    wanted, homes = _flag(flag), _homes(evaluates=evaluates)
     if len(wanted) < len("--x"):
         return None
-    return RESERVED.get(wanted) or next((home for known, home in RESERVED.items() if known.startswith(wanted)), None)
+    return homes.get(wanted) or next((home for known, home in homes.items() if known.startswith(wanted)), None)
 
 
-def reserved_key(key: str) -> str | None:
+def reserved_key(key: str, *, evaluates: bool) -> str | None:
     """The same for a key of the YAML, which Miles sets by its full name."""
-    return RESERVED.get(_flag(key))
+    return _homes(evaluates=evaluates).get(_flag(key))
+
+
+def _homes(*, evaluates: bool) -> Mapping[str, str]:
+    return {**RESERVED, **EVALUATION} if evaluates else RESERVED
 
 
 def _flag(name: str) -> str:

@@ -87,7 +87,7 @@ def _add_evaluation(context: Context, line: CommandLine) -> None:
     evaluation = context.job.eval
     if evaluation is None:
         return
-    line.put("--eval-interval", context.job.config.eval_interval or evaluation.interval)
+    line.put("--eval-interval", evaluation.interval)
     line.put("--eval-prompt-data", "eval", evaluation.jsonl)
     line.put("--n-samples-per-eval-prompt", evaluation.samples_per_prompt)
 

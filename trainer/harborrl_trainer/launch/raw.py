@@ -43,6 +43,8 @@ def raw_arguments(job: JobDocument, version: MilesVersion) -> tuple[list[Argumen
         except ValueError as error:
             raise ConfigurationError(f"{field}: {error}; close the quote, or remove it") from None
         for argument in arguments_of(words):
+            if home := reserved_flag(argument.flag, evaluates=job.eval is not None):
+                raise ConfigurationError(f"{field}: {argument.flag} is decided by {home}; remove it")
             remarks += _checked(field, argument, version, free=_has_own_functions(words))
             arguments.append(argument)
     return arguments, remarks
@@ -56,8 +58,6 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
     flag = argument.flag
     if not flag:
         raise ConfigurationError(f"{field}: '{argument.values[0]}' follows no flag; write --name before its value")
-    if home := reserved_flag(flag):
-        raise ConfigurationError(f"{field}: {flag} is decided by {home}; remove it")
     if _SECRET.search(name_of(flag)):
         raise ConfigurationError(f"{field}: {flag} looks like a secret; give it by trainer.env with secretKeyRef")
     if not version.knows(flag):
@@ -82,7 +82,7 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
     remarks: list[Adjustment] = []
     for key in values:
         _check_name(key)
-        if home := reserved_key(key):
+        if home := reserved_key(key, evaluates=job.eval is not None):
             raise ConfigurationError(f"trainer.customConfigYaml: {key} is decided by {home}; remove it")
         if _SECRET.search(key):
             raise ConfigurationError(
