@@ -155,6 +155,11 @@ def test_evaluation_is_asked_for_where_the_job_has_data_for_it() -> None:
     assert value(launched(both), "--eval-interval") == ["20"]
     own = launched(plain(**extra("--eval-interval 5 --eval-prompt-data e /e")))
     assert value(own, "--eval-interval") == ["5"]
+    hook = "--custom-eval-rollout-log-function-path"
+    ours = ["harborrl_trainer.miles.evaluation.only_scored"]
+    asynchronous = plain(**ASYNC, eval={"jsonl": "/e", "interval": 5, "samplesPerPrompt": 1})
+    assert [value(one, hook) for one in (made, own, launched(asynchronous))] == [ours, ours, ours]
+    assert value(launched(plain()), hook) is None
 
 
 def test_several_session_servers_are_a_half_open_range_of_ports() -> None:
@@ -257,6 +262,7 @@ def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked
         ("rollout_function_path", "its metrics are gone"),
         ("dynamic_sampling_filter_path", "must drop groups with aborted samples"),
         ("rm_type", "has no effect"),
+        ("custom_eval_rollout_log_function_path", "counts an aborted trial of an evaluation as 0"),
     ],
 )
 def test_a_function_in_the_place_of_ours_is_said_with_what_is_lost_however_it_is_written(name: str, lost: str) -> None:

@@ -19,6 +19,7 @@ FUNCTIONS: Mapping[str, str] = {
     "agent": "harborrl_trainer.miles.swe_agent_function.run",
     "reward": "harborrl_trainer.miles.generate.reward_func",
     "rollout": "harborrl_trainer.miles.generate.RolloutFn",
+    "evaluation": "harborrl_trainer.miles.evaluation.only_scored",
 }
 """Our functions in the places of the launchers' own."""
 

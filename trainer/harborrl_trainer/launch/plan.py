@@ -85,11 +85,12 @@ def _add_tail(context: Context, line: CommandLine, notes: list[Adjustment]) -> N
 
 def _add_evaluation(context: Context, line: CommandLine) -> None:
     evaluation = context.job.eval
-    if evaluation is None:
-        return
-    line.put("--eval-interval", evaluation.interval)
-    line.put("--eval-prompt-data", "eval", evaluation.jsonl)
-    line.put("--n-samples-per-eval-prompt", evaluation.samples_per_prompt)
+    if evaluation is not None:
+        line.put("--eval-interval", evaluation.interval)
+        line.put("--eval-prompt-data", "eval", evaluation.jsonl)
+        line.put("--n-samples-per-eval-prompt", evaluation.samples_per_prompt)
+    if line.has("--eval-interval"):
+        line.add_unless_there("--custom-eval-rollout-log-function-path", context.names["evaluation"])
 
 
 def _add_start(context: Context, line: CommandLine, notes: list[Adjustment]) -> None:

@@ -21,6 +21,10 @@ LOST: Mapping[str, str] = {
         "replaces HarborRL's rollout function: its metrics are gone, and lines of the trial log do not say in which"
         " rollout a trial was used"
     ),
+    "custom_eval_rollout_log_function_path": (
+        "replaces HarborRL's function: Miles counts an aborted trial of an evaluation as 0, or breaks on it, unless"
+        " this one takes it out"
+    ),
     "dynamic_sampling_filter_path": (
         "replaces Miles' check_no_aborted: in mode sync it must drop groups with aborted samples by itself"
     ),
