@@ -96,10 +96,9 @@ def test_a_fresh_start_is_explicit_and_a_later_one_loads() -> None:
     assert value(later, "--no-load-optim") == []
 
 
-def test_an_adapter_goes_on_with_the_rollouts_that_are_left() -> None:
-    made = launched(of_preset("glm52-lora", config__numRollout=20), load="/mnt/adapter", start_rollout=8)
-    assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["12"])
-    assert "12 of 20 rollouts are left after rollout 7" in made.adjustments[-1].reason
+def test_an_adapter_goes_on_with_all_rollouts_of_the_run_before_it() -> None:
+    made = launched(of_preset("glm52-lora", config__numRollout=20), adapter=Path("/mnt/adapter"), start_rollout=8)
+    assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["20"])
     assert value(made, "--load") is None
 
 
@@ -210,7 +209,7 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"customConfigYaml": "advantage_estimator: grpoo"}, "--advantage-estimator grpoo is none of grpo, gspo"),
     ({"extraArgs": "--clip-grad nan"}, "--clip-grad takes a number, not 'nan'"),
     ({"extraArgs": "--lr -1"}, "--lr -1 must be above 0; correct it"),
-    ({"extraArgs": "--num-rollout 0"}, "--num-rollout 0 must be at least 1"),
+    ({"extraArgs": "--num-rollout 0"}, "--num-rollout 0 must be at least 1 and at most 1000000"),
     ({"extraArgs": "--adam-beta2 1"}, "--adam-beta2 1 must be at least 0 and below 1"),
     ({"extraArgs": "--tensor-model-parallel-size 0"}, "--tensor-model-parallel-size 0 must be at least 1"),
     ({"extraArgs": "--advantage-estimator grpoo"}, "did you mean grpo?"),

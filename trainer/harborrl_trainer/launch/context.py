@@ -96,11 +96,6 @@ class Context:
         # JSON is YAML, and needs no writer of our own.
         return {str(self.start.files / FP8_CONFIG): json.dumps({"sglang": [served]}, indent=1) + "\n"}
 
-    @property
-    def rollouts(self) -> int:
-        """Of the whole run; the job document has the preset's number where the user gave none."""
-        return self.job.config.num_rollout
-
 
 def context_of(job: JobDocument, start: Start) -> Context:
     version, notes = version_of(

@@ -66,7 +66,7 @@ def _add_tail(context: Context, line: CommandLine, notes: list[Adjustment]) -> N
     """What the job's other fields decide and the launchers leave out."""
     job, start = context.job, context.start
     _add_evaluation(context, line)
-    _add_start(context, line, notes)
+    _add_start(context, line)
     line.put("--pin-rollout-manager-to-head")
     if context.version.sentinel:
         line.put(context.version.sentinel, start.checkpoints / SENTINEL)
@@ -93,26 +93,21 @@ def _add_evaluation(context: Context, line: CommandLine) -> None:
         line.add_unless_there("--custom-eval-rollout-log-function-path", context.names["evaluation"])
 
 
-def _add_start(context: Context, line: CommandLine, notes: list[Adjustment]) -> None:
-    """Explicit in every case: Miles goes back to rollout 0 where it finds no tracker file."""
+def _add_start(context: Context, line: CommandLine) -> None:
+    """Explicit in every case: Miles goes back to rollout 0 where it finds no tracker file.
+
+    From an adapter too: its ids go on by Miles' configuration file, which whoever starts Miles completes.
+    """
     start = context.start
+    if start.adapter is not None:
+        line.put("--lora-adapter-path", start.adapter)
     if start.load is None:
         line.put("--start-rollout-id", 0)
         return
-    if context.lora is None:
-        line.put("--load", start.load)
-        line.put("--start-rollout-id", start.start_rollout)
-        if not start.optimizer:
-            line.put("--no-load-optim")
-        return
-    line.put("--lora-adapter-path", start.load)
-    left = context.rollouts - start.start_rollout
-    line.put("--num-rollout", max(left, 0))
-    reason = (
-        f"an adapter's checkpoint has no tracker file, so Miles counts from 0 again: {left} of {context.rollouts}"
-        f" rollouts are left after rollout {start.start_rollout - 1}"
-    )
-    notes.append(Adjustment("--num-rollout", str(left), reason))
+    line.put("--load", start.load)
+    line.put("--start-rollout-id", start.start_rollout)
+    if not start.optimizer:
+        line.put("--no-load-optim")
 
 
 def _forget_unknown_options(context: Context, line: CommandLine, notes: list[Adjustment]) -> None:

@@ -90,7 +90,7 @@ def _bounds() -> dict[str, About]:
 def _beyond(value: Any, bounds: About) -> str:
     """What the number must be, empty where it is."""
     limits = {"at least": bounds.least, "above": bounds.above, "at most": bounds.most, "below": bounds.below}
-    said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
+    said = " and ".join(f"{word} {limit:.15g}" for word, limit in limits.items() if limit is not None)
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
