@@ -261,6 +261,7 @@ def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked
         ("rollout_function_path", "its metrics are gone"),
         ("dynamic_sampling_filter_path", "must drop groups with aborted samples"),
         ("rm_type", "has no effect"),
+        ("wandb_run_id", "secondary processes alone"),
         ("custom_eval_rollout_log_function_path", "counts an aborted trial of an evaluation as 0"),
     ],
 )
@@ -269,6 +270,12 @@ def test_a_function_in_the_place_of_ours_is_said_with_what_is_lost_however_it_is
     for changes in (extra(f"{flag} own.one"), {"customConfigYaml": f"{name}: own.one"}):
         (said,) = [note for note in launched(plain(**changes)).adjustments if name in note.what.replace("-", "_")]
         assert (said.value, lost in said.reason) == ("own.one", True)
+
+
+@pytest.mark.parametrize("flag", ["--num-epoch 3", "--exit-interval 5", "--exit-duration-in-mins 5"])
+def test_a_flag_without_effect_is_said_to_have_none(flag: str) -> None:
+    (said,) = [note for note in launched(plain(**extra(flag))).adjustments if flag.split(maxsplit=1)[0] in note.what]
+    assert said.reason.startswith("has no effect")
 
 
 def test_our_own_function_named_by_the_user_is_no_remark() -> None:

@@ -10,7 +10,7 @@ from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.config.miles import about
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.launch.context import Context
-from harborrl_trainer.launch.replaced import NO_ABORTED
+from harborrl_trainer.launch.remarks import NO_ABORTED
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.words import CommandLine, arguments_of, filled
 

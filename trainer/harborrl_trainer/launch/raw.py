@@ -9,7 +9,7 @@ import yaml
 from harborrl_trainer.config.miles import split_arguments
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
-from harborrl_trainer.launch import replaced
+from harborrl_trainer.launch.remarks import remarks
 from harborrl_trainer.launch.rules.reserved import reserved_flag, reserved_key
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.values import check_setting, check_words
@@ -36,7 +36,7 @@ _SECRET = re.compile(
 def raw_arguments(job: JobDocument, version: MilesVersion) -> tuple[list[Argument], list[Adjustment]]:
     """Both raw texts in their order; ConfigurationError names field, flag and remedy."""
     arguments: list[Argument] = []
-    remarks: list[Adjustment] = []
+    said: list[Adjustment] = []
     for field, text in (("trainer.recipeArgs", job.recipe_args), ("trainer.extraArgs", job.extra_args)):
         try:
             words = split_arguments(text)
@@ -45,9 +45,9 @@ def raw_arguments(job: JobDocument, version: MilesVersion) -> tuple[list[Argumen
         for argument in arguments_of(words):
             if home := reserved_flag(argument.flag, evaluates=job.eval is not None):
                 raise ConfigurationError(f"{field}: {argument.flag} is decided by {home}; remove it")
-            remarks += _checked(field, argument, version, free=_has_own_functions(words))
+            said += _checked(field, argument, version, free=_has_own_functions(words))
             arguments.append(argument)
-    return arguments, remarks
+    return arguments, said
 
 
 def _has_own_functions(words: list[str]) -> bool:
@@ -64,7 +64,7 @@ def _checked(field: str, argument: Argument, version: MilesVersion, *, free: boo
         yield _unknown(field, flag, version, free=free)
         return
     check_words(field, argument, version.kind(flag) or "str")
-    yield from replaced.remarks(f"{field}: {flag}", name_of(flag), " ".join(argument.values))
+    yield from remarks(f"{field}: {flag}", name_of(flag), " ".join(argument.values))
 
 
 def _unknown(field: str, flag: str, version: MilesVersion, *, free: bool) -> Adjustment:
@@ -79,7 +79,7 @@ def _unknown(field: str, flag: str, version: MilesVersion, *, free: bool) -> Adj
 def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, Any], list[Adjustment]]:
     """The YAML's values, which Miles sets after its own checks; unknown names are kept and remarked on."""
     values = _mapping(job.custom_config_yaml)
-    remarks: list[Adjustment] = []
+    said: list[Adjustment] = []
     for key in values:
         _check_name(key)
         if home := reserved_key(key, evaluates=job.eval is not None):
@@ -90,13 +90,13 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
             )
         if not version.knows("--" + key.replace("_", "-")):
             reason = f"no argument of Miles {version.short}: only a custom function can read it"
-            remarks.append(Adjustment(f"trainer.customConfigYaml: {key}", "kept", reason))
+            said.append(Adjustment(f"trainer.customConfigYaml: {key}", "kept", reason))
         else:
             check_setting(
                 "trainer.customConfigYaml", key, values[key], version.kind("--" + key.replace("_", "-")) or "str"
             )
-        remarks += replaced.remarks(f"trainer.customConfigYaml: {key}", key, values[key])
-    return values, remarks
+        said += remarks(f"trainer.customConfigYaml: {key}", key, values[key])
+    return values, said
 
 
 def _check_name(key: object) -> None:

@@ -1,4 +1,4 @@
-"""Functions of a user's own in the places of HarborRL's: allowed, and what is lost by each is said."""
+"""What is allowed and said: a function of the user's own in the place of HarborRL's, and what has no effect at all."""
 
 from collections.abc import Iterator, Mapping
 
@@ -28,14 +28,28 @@ LOST: Mapping[str, str] = {
     "dynamic_sampling_filter_path": (
         "replaces Miles' check_no_aborted: in mode sync it must drop groups with aborted samples by itself"
     ),
-    "rm_type": "has no effect beside --custom-rm-path, which is HarborRL's unless the job names another",
 }
 """Argument -> what is lost where another value than ours stands."""
+
+_MEGATRONS = "has no effect: the loop is Miles', which does not look at it"
+NO_EFFECT: Mapping[str, str] = {
+    "rm_type": "has no effect beside --custom-rm-path, which is HarborRL's unless the job names another",
+    "num_epoch": "has no effect beside --num-rollout, which is always given",
+    "wandb_run_id": (
+        "has no effect on the curve: Miles gives it to secondary processes alone. The run's id is WANDB_RUN_ID, in"
+        " trainer.env or else the job's own"
+    ),
+    "exit_interval": _MEGATRONS,
+    "exit_duration_in_mins": _MEGATRONS,
+}
+"""Argument -> why it does nothing."""
 
 _OURS = frozenset({*FUNCTIONS.values(), NO_ABORTED})
 
 
 def remarks(what: str, name: str, value: object) -> Iterator[Adjustment]:
     """At most one. `what` is the place for people, `name` the argument in snake_case."""
+    if name in NO_EFFECT:
+        yield Adjustment(what, str(value), NO_EFFECT[name])
     if name in LOST and value not in _OURS:
         yield Adjustment(what, str(value), LOST[name])
