@@ -14,7 +14,12 @@ from harborrl_operator.engine_checks import (
 from harborrl_operator.engine_rules import engine_accepts_arguments
 from harborrl_operator.network_checks import egress_names_networks
 from harborrl_operator.observed import Observed
-from harborrl_operator.preset_checks import miles_version_is_known, mode_fits_miles, preset_fits_version
+from harborrl_operator.preset_checks import (
+    image_holds_the_commit,
+    miles_version_is_known,
+    mode_fits_miles,
+    preset_fits_version,
+)
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.sandbox_checks import backend_is_supported, sandbox_namespace_is_open
 from harborrl_operator.secret_checks import environment_is_free, no_secret_in_plain_text
@@ -138,6 +143,7 @@ CHECKS: Sequence[Check] = (
     batch_divides,
     data_sets_are_jsonl,
     miles_version_is_known,
+    image_holds_the_commit,
     preset_fits_version,
     mode_fits_miles,
     evaluation_is_told_once,

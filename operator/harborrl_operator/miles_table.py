@@ -94,9 +94,14 @@ PRESETS: Mapping[str, MilesPreset] = {
 
 def version_of(commit: str, image: str, *, explicit: bool) -> MilesVersion | None:
     """The commit's when the user wrote it, else the image's, else the commit's; None: nobody knows that commit."""
-    by_image = next((version for version in VERSIONS.values() if image in version.images), None)
+    by_image = version_in(image)
     if by_image is not None and not explicit:
         return by_image
     return next(
         (known for known in VERSIONS.values() if len(commit) >= SHORTEST and known.commit.startswith(commit)), None
     )
+
+
+def version_in(image: str) -> MilesVersion | None:
+    """What a known image holds."""
+    return next((version for version in VERSIONS.values() if image in version.images), None)

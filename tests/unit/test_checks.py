@@ -224,6 +224,7 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
         {
             "trainer.mode": "async",
             "trainer.extraArgs": "--async-max-concurrent-samples 6",
+            "trainer.image": "registry.example/miles:august",
             "trainer.config.milesSrcCommit": "31f1ca9",
             "agentServer.maxConcurrent": 6,
         },

@@ -10,6 +10,7 @@ MILES: dict[str, Any] = {"trainer.engine": "miles", "trainer.nodes": 2, "trainer
 ASYNC = {
     "trainer.mode": "async",
     "agentServer.maxConcurrent": 1000,
+    "trainer.image": "registry.example/miles:august",
     "trainer.config.milesSrcCommit": "31f1ca961a94cb860cec3b2dea34ec332bfa8f76",
 }
 

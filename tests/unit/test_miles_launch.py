@@ -14,7 +14,7 @@ from harborrl_trainer.launch.rules.rule import first_broken
 from harborrl_trainer.launch.sizing import Shape, adapters, asynchronous, fixed
 from harborrl_trainer.miles.settings import Settings
 from support.broken_rules import ADMISSION, ASYNC, LORA, MODEL, NONZERO_STD, Changes, extra
-from support.launches import NEW, OLD, launched, of_preset, plain, value
+from support.launches import NEW, OLD, OLD_IMAGE, launched, of_preset, plain, value
 
 ASYNC_SHAPES = [
     ((8, 1, 8), (2, 56, 8)),
@@ -223,6 +223,7 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"preset": "glm9"}, "there is no 'glm9'; choose one of glm47-flash-sync"),
     ({"preset": "glm47-flash-async"}, "runs in mode async and the job says sync"),
     ({"config__milesSrcCommit": "beefbeef"}, "Miles beefbeef is not among the known versions (31f1ca9, 9a00364)"),
+    ({"image": OLD_IMAGE}, "names Miles 31f1ca9, and image radixark/miles:dev-202604201238 holds 9a00364"),
     (ASYNC | {"config__milesSrcCommit": OLD}, "async needs --fully-async, which Miles 9a00364 does not know"),
     ({"ports__sessionCount": 2, "config__milesSrcCommit": OLD}, "Miles 9a00364 runs one session server and 2 are"),
     ({"lora": {"rank": 8, "alpha": 12.5, "targetModules": ["q"]}}, "trainer.lora.alpha: Miles takes a whole number"),
