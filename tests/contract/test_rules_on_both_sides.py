@@ -17,6 +17,7 @@ from harborrl_operator.miles_table import PRESETS
 from harborrl_operator.models import Settings
 from harborrl_operator.models.trainer import TrainerSpec
 from harborrl_operator.resolve import ResolvedJob, resolve
+from harborrl_operator.secret_checks import environment_leaves_ours_alone
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import parse_job
 from harborrl_trainer.launch import launch
@@ -25,6 +26,7 @@ from harborrl_trainer.launch.copy_rules import modules
 from harborrl_trainer.launch.model_rules import MODEL as OF_THE_MODEL
 from harborrl_trainer.launch.rules.admission import RULES
 from harborrl_trainer.launch.rules.reserved import EVALUATION, RESERVED
+from harborrl_trainer.launch.rules.variables import VARIABLES
 from harborrl_trainer.launch.versions import versions
 from support import hrl
 from support.broken_rules import ADMISSION, MODEL, Changes
@@ -106,6 +108,15 @@ def test_with_spec_eval_its_flags_are_reserved_by_both_and_without_it_by_none(fl
     assert job.raw.reserved == (told,)
     assert said_by_the_launch(job) == f"{told}; remove it"
     assert resolved({"extraArgs": f"{flag} 5"}).raw.reserved == ()
+
+
+@pytest.mark.parametrize("names", [[name] for name in VARIABLES] + [["A", "B", "A"]])
+def test_a_variable_of_ours_or_one_given_twice_is_refused_in_the_same_words_by_both(names: list[str]) -> None:
+    job = resolved({"env": [{"name": name, "value": str(at)} for at, name in enumerate(names)]})
+    verdict = environment_leaves_ours_alone(job, hrl.world())
+    assert verdict is not None
+    assert verdict.message == f"{said_by_the_launch(job)}."
+    assert said_by_the_launch(resolved({"env": [{"name": "A", "value": "1"}]})) is None
 
 
 @pytest.mark.parametrize("commit", versions())

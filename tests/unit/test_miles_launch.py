@@ -9,12 +9,17 @@ import pytest
 from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
+from harborrl_trainer.launch.environment import PLAIN_PROXIES
 from harborrl_trainer.launch.rules.batches import BATCHES
 from harborrl_trainer.launch.rules.rule import first_broken
+from harborrl_trainer.launch.rules.variables import VARIABLES
 from harborrl_trainer.launch.sizing import Shape, adapters, asynchronous, fixed
 from harborrl_trainer.miles.settings import Settings
 from support.broken_rules import ADMISSION, ASYNC, LORA, MODEL, NONZERO_STD, Changes, extra
 from support.launches import NEW, OLD, OLD_IMAGE, launched, of_preset, plain, value
+
+TUNED = {"PYTHONUNBUFFERED", "CUDA_DEVICE_MAX_CONNECTIONS", "no_proxy", "NO_PROXY", "WANDB_RUN_ID", "WANDB_RESUME"}
+"""Variables that give way to `trainer.env`."""
 
 ASYNC_SHAPES = [
     ((8, 1, 8), (2, 56, 8)),
@@ -131,6 +136,17 @@ def test_the_rollout_process_is_told_all_that_it_asks_for_but_what_only_the_pod_
     assert (read.start_rollout, read.agent_name, read.ceiling_s) == (7, "bash", 900)
     assert read.verdict_file == Path("/mnt/checkpoints/run/launch/verdict.json")
     assert str(read.trials_dir).endswith("/a1/i1/trials")
+
+
+def test_every_variable_that_is_ours_is_refused_in_trainer_env() -> None:
+    free = set(launched(plain(envNames=["WANDB_API_KEY"])).env) - set(
+        launched(plain(envNames=["WANDB_API_KEY", *TUNED])).env
+    )
+    assert free == TUNED
+    ours = {name for name in launched(plain()).env if not name.startswith("HARBORRL_")} - TUNED
+    assert ours == {*VARIABLES, *PLAIN_PROXIES}
+    with pytest.raises(ConfigurationError, match="REFACTOR is decided by Miles 9a00364; remove it"):
+        launched(plain(config__milesSrcCommit=OLD, envNames=["MILES_EXPERIMENTAL_ROLLOUT_REFACTOR"]))
 
 
 def test_keys_stay_in_the_environment_and_the_curve_is_one_over_all_attempts() -> None:
