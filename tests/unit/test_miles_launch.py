@@ -289,6 +289,15 @@ def test_a_function_in_the_place_of_ours_is_said_with_what_is_lost_however_it_is
         assert (said.value, lost in said.reason) == ("own.one", True)
 
 
+def test_an_architecture_that_is_not_the_model_types_is_said_and_the_same_one_is_not() -> None:
+    usual = launched(plain()).adjustments
+    other = plain(recipeArgs="--num-layers 12\n--hidden-size 1024", customConfigYaml="num_query_groups: 4")
+    said = launched(other).adjustments[len(usual) :]
+    assert [(note.what, note.value) for note in said] == [("--num-layers", "12"), ("--num-query-groups", "4")]
+    assert said[0].reason == "overrides 28 of model.type qwen3-0.6B: the weights have to fit it"
+    assert launched(plain(extraArgs="--num-layers 28")).adjustments == usual
+
+
 @pytest.mark.parametrize("flag", ["--num-epoch 3", "--exit-interval 5", "--exit-duration-in-mins 5"])
 def test_a_flag_without_effect_is_said_to_have_none(flag: str) -> None:
     (said,) = [note for note in launched(plain(**extra(flag))).adjustments if flag.split(maxsplit=1)[0] in note.what]

@@ -13,6 +13,7 @@ from harborrl_trainer.launch.context import Context, context_of
 from harborrl_trainer.launch.environment import environment, logs_to_wandb, proxies_taken_away
 from harborrl_trainer.launch.judging import fault
 from harborrl_trainer.launch.raw import custom_config, raw_arguments
+from harborrl_trainer.launch.remarks import over_architecture
 from harborrl_trainer.launch.seam import Adjustment, Launch, Start
 from harborrl_trainer.launch.words import CommandLine, effective
 
@@ -45,7 +46,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
         argv=(context.script, *line.words()),
         env=environment(job, start, context.version, context.preset),
         files=files,
-        adjustments=(*notes, *remarks, *more_remarks),
+        adjustments=(*notes, *remarks, *more_remarks, *over_architecture(context.model, {**effective(raw), **values})),
         models=(context.served,) if context.served and settings.get("sglang_config") in context.files else (),
     )
 

@@ -1,9 +1,13 @@
 """What is allowed and said: a function of the user's own in the place of HarborRL's, and what has no effect at all."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from harborrl_trainer.launch.context import FUNCTIONS
+from harborrl_trainer.launch.models import ModelType
+from harborrl_trainer.launch.rules.rule import flag
 from harborrl_trainer.launch.seam import Adjustment
+from harborrl_trainer.launch.words import Argument, effective
 
 NO_ABORTED = "miles.rollout.filter_hub.dynamic_sampling_filters.check_no_aborted"
 """Without it Miles' synchronous loop trains on aborted samples."""
@@ -53,3 +57,19 @@ def remarks(what: str, name: str, value: object) -> Iterator[Adjustment]:
         yield Adjustment(what, str(value), NO_EFFECT[name])
     if name in LOST and value not in _OURS:
         yield Adjustment(what, str(value), LOST[name])
+
+
+def over_architecture(model: ModelType | None, given: Mapping[str, Any]) -> Iterator[Adjustment]:
+    """Of raw arguments that say something else of the model than its type."""
+    known = effective(Argument(words[0], words[1:]) for words in model.arguments) if model else {}
+    for name, value in given.items():
+        if name in known and not _same(value, known[name]):
+            reason = f"overrides {known[name]} of model.type {model.name if model else ''}: the weights have to fit it"
+            yield Adjustment(flag(name), str(value), reason)
+
+
+def _same(one: object, other: object) -> bool:
+    try:
+        return str(one) == str(other) or float(str(one)) == float(str(other))
+    except ValueError:
+        return False
