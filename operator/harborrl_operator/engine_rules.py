@@ -24,8 +24,8 @@ _WAYS = {
     "etp": "expert_tensor_parallel_size",
 }
 _NAMES = {field.alias: name for name, field in FrameworkConfig.model_fields.items()}
-_ELSEWHERE = frozenset({"eval_interval", "colocate"})
-"""Fields of `trainer.config` that another part of the job may decide."""
+_EVALUATION = "eval_interval"
+"""Field of `trainer.config` that `spec.eval` decides."""
 
 
 def engine_accepts_arguments(job: ResolvedJob, _: Observed) -> Verdict | None:
@@ -54,16 +54,14 @@ def known_arguments(job: ResolvedJob) -> dict[str, Any]:
 def _documented(job: ResolvedJob) -> Iterator[tuple[str, Any]]:
     """All typed fields; what is false gives no flag."""
     for alias, value in job.config.items():
-        if _NAMES[alias] not in _ELSEWHERE and value not in (None, False):
+        if _NAMES[alias] != _EVALUATION and value is not None and value is not False:
             yield _NAMES[alias], value
-    if job.config["colocate"]:
-        yield "colocate", True
 
 
 def _of_preset(job: ResolvedJob, preset: MilesPreset) -> Mapping[str, Any]:
     """The launcher's arguments with the fields that the job writes in their places."""
     written = job.spec.trainer.config.model_dump(exclude_unset=True)
-    explicit = {name: value for name, value in written.items() if name not in _ELSEWHERE}
+    explicit = {name: value for name, value in written.items() if name != _EVALUATION}
     return {
         name: value
         for name, value in {**preset.arguments, **explicit}.items()

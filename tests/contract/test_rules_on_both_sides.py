@@ -160,6 +160,7 @@ FLAGS = {
     "--partial-rollout": (None,),
     "--debug-exit-after-rollout": ("1", "5000"),
     "--offload-train-target": ("disk", "cpu"),
+    "--offload-train": (None,),
 }
 CHOSEN = st.dictionaries(st.sampled_from(list(FLAGS)), st.integers(0, 2), max_size=4)
 SHAPES = st.fixed_dictionaries(
@@ -170,6 +171,7 @@ SHAPES = st.fixed_dictionaries(
         "eval": st.just({"jsonl": "eval.jsonl", "interval": 20}),
         "config__actorNodes": st.just(1),
         "config__klCoef": st.just(0.1),
+        "config__colocate": st.booleans(),
     },
 )
 STARTS = st.sampled_from([("", "sync"), ("", "async"), *((name, known.mode) for name, known in PRESETS.items())])

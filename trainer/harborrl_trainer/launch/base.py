@@ -141,7 +141,8 @@ def _explicit(context: Context) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     """Fields that the user wrote, with their words; None takes the flag away."""
     written = set(context.job.explicit_config)
     for field in dataclasses.fields(HarborFrameworkConfig):
-        if to_camel(field.name) not in written or not about(field).emitted or field.name in _BY_THE_JOB:
+        emitted = about(field).emitted or field.name == "colocate"  # which the documented order has in its tail
+        if to_camel(field.name) not in written or not emitted or field.name in _BY_THE_JOB:
             continue
         value = getattr(context.job.config, field.name)
         if value is None or value is False:
