@@ -43,7 +43,18 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, str]:
     }
 
 
-def render(source: str, table: Mapping[str, Mapping[str, str]]) -> str:
+def choices_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
+    """Of Miles' and Megatron's flags; SGLang's are of a release, and those that a stand-in gives are none."""
+    named = parser._option_string_actions  # noqa: SLF001 - argparse has no public list of its flags
+    return {
+        flag: [str(choice) for choice in action.choices]
+        for flag, action in sorted(named.items())
+        if flag.startswith("--") and action.choices is not None and "sglang-" not in flag
+        if all(type(choice) in (str, int) for choice in action.choices)
+    }
+
+
+def render(source: str, table: Mapping[str, Mapping[str, object]]) -> str:
     return json.dumps({"source": source, **table}, indent=1) + "\n"
 
 
@@ -64,7 +75,13 @@ def main() -> None:
         for flag, kind in everything.items()
         if megatron.get(flag) != kind and flag not in sglang and flag not in evaluation
     }
-    asked.file.write_text(render(asked.source, {"miles": miles, "megatron": megatron, "sglang": sglang}))
+    tables: dict[str, Mapping[str, object]] = {
+        "miles": miles,
+        "megatron": megatron,
+        "sglang": sglang,
+        "choices": choices_of(whole),
+    }
+    asked.file.write_text(render(asked.source, tables))
     sys.stdout.write(f"{len(miles)} of Miles, {len(megatron)} of Megatron, {len(sglang)} of SGLang\n")
 
 

@@ -1,6 +1,6 @@
 """Names of engine flags that mean something to the operator."""
 
-from harborrl_operator.miles_table import RESERVED
+from harborrl_operator.miles_rules.reserved import RESERVED
 from harborrl_operator.models.framework import FrameworkConfig
 
 COUNTS = (

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from harborrl_operator.argument_names import COUNTS, KNOWN
-from harborrl_operator.miles_table import RESERVED
+from harborrl_operator.miles_rules.reserved import reserved_flag, reserved_key
 from harborrl_operator.models.trainer import TrainerSpec
 
 LARGEST = 1_000_000_000
@@ -31,15 +31,18 @@ class RawArguments:
     """What the raw layers say, the strongest layer wins."""
 
     values: Mapping[str, Any]
-    """By argument name in snake_case; None for a bare flag."""
+    """By argument name in snake_case; true for a bare flag, several values as a tuple."""
     counts: Mapping[str, int]
     """Those of COUNTS that are set."""
     reserved: tuple[str, ...]
     """Reserved flags that the user wrote, each with what decides it."""
 
 
-def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
-    """Reads recipeArgs < extraArgs < customConfigYaml; raises InvalidArgumentsError naming the field."""
+def read_raw_arguments(trainer: TrainerSpec, *, evaluates: bool = False) -> RawArguments:
+    """Reads recipeArgs < extraArgs < customConfigYaml; raises InvalidArgumentsError naming the field.
+
+    `evaluates`: whether the job has `spec.eval`, which decides more flags.
+    """
     values: dict[str, Any] = {}
     reserved: list[str] = []
     for field, text in (("recipeArgs", trainer.recipe_args), ("extraArgs", trainer.extra_args)):
@@ -49,11 +52,11 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
             raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
         for flag, value in _pairs(words):
             values[_full_name(flag)] = value
-            if home := _home_of(flag):
+            if home := reserved_flag(flag, evaluates=evaluates):
                 reserved.append(f"trainer.{field}: {flag} is decided by {home}")
     for key, value in _mapping(trainer.custom_config_yaml).items():
         values[_snake(str(key))] = value
-        if home := RESERVED.get(f"--{_snake(str(key)).replace('_', '-')}"):
+        if home := reserved_key(str(key), evaluates=evaluates):
             reserved.append(f"trainer.customConfigYaml: {key} is decided by {home}")
     counts = {name: _count(name, values[name]) for name in COUNTS if values.get(name) is not None}
     return RawArguments(values=values, counts=counts, reserved=tuple(reserved))
@@ -68,14 +71,6 @@ def _count(name: str, value: Any) -> int:
     raise InvalidArgumentsError(f"{name} must be an integer from 1 to {LARGEST}, it is {said}")
 
 
-def _home_of(flag: str) -> str | None:
-    """What decides a reserved flag, also an abbreviated one: argparse takes any unique beginning of a flag's name."""
-    name = f"--{_snake(flag).replace('_', '-')}"
-    if len(name) == len("--"):
-        return None
-    return RESERVED.get(name) or next((home for known, home in RESERVED.items() if known.startswith(name)), None)
-
-
 def _snake(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
@@ -87,16 +82,17 @@ def _full_name(flag: str) -> str:
     return begun[0] if name not in KNOWN and name and len(begun) == 1 else name
 
 
-def _pairs(words: list[str]) -> Iterator[tuple[str, str | None]]:
-    for index, word in enumerate(words):
+def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
+    """Each flag with the words up to the next one."""
+    flag, values = "", list[str]()
+    for word in (*words, "--"):
         if not word.startswith("--"):
+            values.append(word)
             continue
+        if flag:
+            yield flag, True if not values else values[0] if len(values) == 1 else tuple(values)
         flag, equals, value = word.partition("=")
-        if equals:
-            yield flag, value
-        else:
-            following = words[index + 1] if index + 1 < len(words) else "--"
-            yield flag, None if following.startswith("--") else following
+        values = [value] if equals else []
 
 
 _QUOTED = re.compile(r"(['\"]).*\1")

@@ -7,16 +7,22 @@ from harborrl_operator.constants import AGENT_PORT, RAY_PORTS, Reason
 from harborrl_operator.data_checks import data_sets_are_jsonl
 from harborrl_operator.engine_checks import (
     engine_is_available,
+    evaluation_is_told_once,
     gpus_are_asked_for_in_one_place,
     native_reads_every_field,
 )
 from harborrl_operator.engine_rules import engine_accepts_arguments
 from harborrl_operator.network_checks import egress_names_networks
 from harborrl_operator.observed import Observed
-from harborrl_operator.preset_checks import miles_version_is_known, mode_fits_miles, preset_fits_version
+from harborrl_operator.preset_checks import (
+    image_holds_the_commit,
+    miles_version_is_known,
+    mode_fits_miles,
+    preset_fits_version,
+)
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.sandbox_checks import backend_is_supported, sandbox_namespace_is_open
-from harborrl_operator.secret_checks import environment_is_free, no_secret_in_plain_text
+from harborrl_operator.secret_checks import environment_is_free, environment_leaves_ours_alone, no_secret_in_plain_text
 from harborrl_operator.server_checks import agent_is_known, dashboard_is_off, image_template_is_known
 from harborrl_operator.storage_checks import claims_exist, claims_reach_all_pods, resume_source_exists
 from harborrl_operator.trial_checks import budgets_fit_ceiling, concurrency_covers_in_flight, sandbox_outlives_trial
@@ -128,6 +134,7 @@ CHECKS: Sequence[Check] = (
     engine_is_available,
     arguments_are_free,
     environment_is_free,
+    environment_leaves_ours_alone,
     no_secret_in_plain_text,
     budgets_fit_ceiling,
     concurrency_covers_in_flight,
@@ -136,10 +143,12 @@ CHECKS: Sequence[Check] = (
     gpus_are_asked_for_in_one_place,
     batch_divides,
     data_sets_are_jsonl,
-    engine_accepts_arguments,
     miles_version_is_known,
+    image_holds_the_commit,
     preset_fits_version,
     mode_fits_miles,
+    evaluation_is_told_once,
+    engine_accepts_arguments,
     ports_are_free,
     start_is_whole,
     backend_is_supported,

@@ -45,8 +45,7 @@ def engine_is_available(job: ResolvedJob, _: Observed) -> Verdict | None:
     return Verdict(
         Reason.ENGINE_UNAVAILABLE,
         "Engine miles needs an image with Miles, and neither trainer.image nor the installation (chart value"
-        " images.miles)"
-        " names one. Set trainer.image, or trainer.engine: native.",
+        " images.miles) names one. Set trainer.image, or trainer.engine: native.",
     )
 
 
@@ -60,6 +59,21 @@ def gpus_are_asked_for_in_one_place(job: ResolvedJob, _: Observed) -> Verdict | 
         Reason.FIELD_UNSUPPORTED,
         f"trainer.resources names {GPU_RESOURCE}, which trainer.gpusPerNode ({job.gpus_per_node}) decides. Remove it"
         " from requests and limits, and set gpusPerNode if you need another number.",
+    )
+
+
+def evaluation_is_told_once(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Two fields have the interval. The API server fills in `eval.interval`, so that either may be the one meant."""
+    asked, evaluation = job.spec.trainer.config, job.spec.eval
+    if job.spec.trainer.engine != "miles" or evaluation is None or "eval_interval" not in asked.model_fields_set:
+        return None
+    if asked.eval_interval == evaluation.interval:
+        return None
+    remedy = "spec.eval out" if asked.eval_interval == 0 else "trainer.config.evalInterval out and set eval.interval"
+    return Verdict(
+        Reason.ARGUMENT_CONFLICT,
+        f"trainer.config.evalInterval is {asked.eval_interval} and eval.interval {evaluation.interval} (20 where it is"
+        f" left out). Leave {remedy}.",
     )
 
 

@@ -1,7 +1,7 @@
-"""What admission knows of Miles: versions, presets, reserved flags; data that the trainer package wrote (miles.json).
+"""What admission knows of Miles: versions and presets; data that the trainer package wrote (miles.json).
 
-Only what decides about a job before anything starts. Which flags a version knows, and every rule over a whole command
-line, is the trainer's: its preflight makes the command line and refuses with the same words.
+Only what decides about a job before anything starts. Which flags a version knows is the trainer's: its preflight makes
+the command line.
 """
 
 import json
@@ -53,6 +53,10 @@ class MilesPreset:
     scratch: Scratch | None
     config: Mapping[str, Any]
     """camelCase field of `trainer.config` -> value."""
+    arguments: Mapping[str, str | bool]
+    """Argument in snake_case -> value, true for a bare flag; `{name}` where the job or its shape decides."""
+    parallelism: Mapping[str, int | None]
+    """None: computed from the shape."""
     over_sampling: int | None
     missing: Mapping[str, tuple[str, ...]]
     """Commit -> flags that it does not know."""
@@ -79,21 +83,25 @@ PRESETS: Mapping[str, MilesPreset] = {
         lora=known["lora"],
         scratch=Scratch(**known["scratch"]) if known["scratch"] else None,
         config=known["config"],
+        arguments=known["arguments"],
+        parallelism=known["parallelism"],
         over_sampling=known["overSampling"],
         missing={commit: tuple(flags) for commit, flags in known["missing"].items()},
     )
     for name, known in _TABLE["presets"].items()
 }
 
-RESERVED: Mapping[str, str] = _TABLE["reserved"]
-"""Flag -> what decides it instead."""
-
 
 def version_of(commit: str, image: str, *, explicit: bool) -> MilesVersion | None:
     """The commit's when the user wrote it, else the image's, else the commit's; None: nobody knows that commit."""
-    by_image = next((version for version in VERSIONS.values() if image in version.images), None)
+    by_image = version_in(image)
     if by_image is not None and not explicit:
         return by_image
     return next(
         (known for known in VERSIONS.values() if len(commit) >= SHORTEST and known.commit.startswith(commit)), None
     )
+
+
+def version_in(image: str) -> MilesVersion | None:
+    """What a known image holds."""
+    return next((version for version in VERSIONS.values() if image in version.images), None)

@@ -2,7 +2,7 @@
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
-from harborrl_operator.miles_table import PRESETS, VERSIONS
+from harborrl_operator.miles_table import PRESETS, VERSIONS, version_in
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
 
@@ -15,6 +15,18 @@ def miles_version_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
         f"trainer.config.milesSrcCommit: Miles {job.config['milesSrcCommit']} is not among the versions that this"
         f" operator knows ({', '.join(version.short for version in VERSIONS.values())}). Name one of them, or leave it"
         " out.",
+    )
+
+
+def image_holds_the_commit(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Judged by the commit a job would be admitted, and its driver would end with the GPUs held."""
+    named, held = job.miles_version, version_in(job.trainer_image)
+    if job.spec.trainer.engine != "miles" or named is None or held is None or named == held:
+        return None
+    return Verdict(
+        Reason.ENGINE_MISMATCH,
+        f"trainer.config.milesSrcCommit names Miles {named.short}, and image {job.trainer_image} holds {held.short}."
+        f" Set trainer.image to an image with Miles {named.short}, or leave milesSrcCommit out.",
     )
 
 

@@ -209,7 +209,7 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
     """
     spec = job.spec
     adjustments: list[Adjustment] = []
-    raw = read_raw_arguments(spec.trainer)
+    raw = read_raw_arguments(spec.trainer, evaluates=spec.eval is not None)
     image = spec.trainer.image or (settings.miles_image if spec.trainer.engine == "miles" else settings.trainer_image)
     config = _config(spec, adjustments)
     demand = demand_of(spec, config, raw)

@@ -4,6 +4,7 @@ import re
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
+from harborrl_operator.miles_rules.variables import variable_fault
 from harborrl_operator.models.trainer import SECRET_NAME
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
@@ -24,6 +25,14 @@ def environment_is_free(job: ResolvedJob, _: Observed) -> Verdict | None:
                 " Put it into a Secret and use valueFrom.secretKeyRef.",
             )
     return None
+
+
+def environment_leaves_ours_alone(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """With engine native none of these variables is read."""
+    if job.spec.trainer.engine != "miles":
+        return None
+    said = variable_fault(variable.name for variable in job.spec.trainer.env)
+    return None if said is None else Verdict(Reason.RESERVED_ARGUMENT, f"{said}.")
 
 
 def no_secret_in_plain_text(job: ResolvedJob, _: Observed) -> Verdict | None:

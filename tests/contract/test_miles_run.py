@@ -27,6 +27,13 @@ def test_a_run_trains_to_its_end_and_keeps_its_newest_checkpoints(run: Run) -> N
     assert not (run.mine().checkpoints / "rollout" / "global_dataset_state_dict_1.pt").exists()
 
 
+def test_miles_that_ends_with_0_before_its_last_rollout_has_not_finished(run: Run) -> None:
+    done = run.run(MILES_SHAPED_LEAVE="2")
+    assert done.exit_code == 1, done.said
+    assert "ended with exit code 0 after 3 of 6 rollouts" in done.last_line
+    assert run.run(2).exit_code == 0
+
+
 def test_a_finished_run_that_is_started_again_loads_nothing_and_ends_well(run: Run) -> None:
     run.run()
     again = run.run(2)

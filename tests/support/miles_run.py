@@ -53,6 +53,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
         argv += ["--save-trigger-sentinel", str(start.checkpoints / "save-trigger")]
     if job.lora:
         argv += ["--lora-rank", str(job.lora.rank)]
+        argv += ["--lora-adapter-path", str(start.adapter)] if start.adapter else []
     elif start.load:
         argv += ["--load", str(start.load)]
         argv += [] if start.optimizer else ["--no-load-optim"]

@@ -224,13 +224,19 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
         {
             "trainer.mode": "async",
             "trainer.extraArgs": "--async-max-concurrent-samples 6",
+            "trainer.image": "registry.example/miles:august",
             "trainer.config.milesSrcCommit": "31f1ca9",
             "agentServer.maxConcurrent": 6,
         },
         {"rollout.agentTrialTimeoutSeconds": 10, "agentServer.url": "http://agents.team.svc:30000"},
         {"trainer.recipeArgs": "# --save nothing\n--swiglu"},
         {"trainer.extraArgs": "--input-key prompt --label-key metadata --pad-token x --use-token-output"},
-        {"trainer.preset": "glm47-flash-sync", "trainer.config": {}, "agentServer.maxConcurrent": 32},
+        {
+            "trainer.preset": "glm47-flash-sync",
+            "trainer.config": {},
+            "trainer.maxSeqLen": 65536,
+            "agentServer.maxConcurrent": 32,
+        },
     ],
     ids=str,
 )

@@ -12,6 +12,7 @@ ASYNC = {
     "trainer.mode": "async",
     "trainer.nodes": 2,
     "trainer.gpusPerNode": 8,
+    "trainer.image": "registry.example/miles:august",
     "trainer.config.milesSrcCommit": "31f1ca961a94cb860cec3b2dea34ec332bfa8f76",
 }
 

@@ -14,6 +14,7 @@ from miles.utils.types import Sample
 
 from harborrl_trainer.miles import at_exit, samples, verdicts
 from harborrl_trainer.miles.call import Call
+from harborrl_trainer.miles.evaluation import only_scored
 from harborrl_trainer.miles.metrics import aggregate
 from harborrl_trainer.miles.process import GaveUp
 from harborrl_trainer.miles.request import build_request, plain, session_of
@@ -281,20 +282,24 @@ async def test_giving_up_reaches_ray_as_an_ordinary_error() -> None:
             await rollout_fn(gives_up)(SimpleNamespace(rollout_id=0, evaluation=False))
 
 
-@pytest.mark.parametrize(("log_passrate", "left"), [(False, [1.0, 0.0, 1.0]), (True, [0.0, 1.0])])
-async def test_an_evaluation_is_the_mean_of_the_trials_that_have_a_reward(
-    log_passrate: bool, left: list[float]
-) -> None:
+async def test_an_evaluations_output_is_left_whole_for_miles_dump() -> None:
     async def evaluate(_: Any) -> Any:
-        data = {"rewards": [1.0, None, 0.0, 1.0], "truncated": [False] * 4, "samples": list("abcd")}
-        return SimpleNamespace(data={"held out": data, "all lost": {"rewards": [None], "samples": ["e"]}}, metrics=None)
+        return SimpleNamespace(data={"held out": {"rewards": [1.0, None]}}, metrics=None)
 
     async with stage(DOUBLE):
-        function = rollout_fn(evaluate, log_passrate=log_passrate, n_samples_per_eval_prompt=2)
-        output = await function(SimpleNamespace(rollout_id=3, evaluation=True))
-        assert list(output.data) == ["held out"]
-        assert output.data["held out"]["rewards"] == left
-        assert len(output.data["held out"]["samples"]) == len(output.data["held out"]["truncated"]) == len(left)
+        output = await rollout_fn(evaluate)(SimpleNamespace(rollout_id=3, evaluation=True))
+        assert output.data == {"held out": {"rewards": [1.0, None]}}
+
+
+@pytest.mark.parametrize(("log_passrate", "left"), [(False, [1.0, 0.0, 1.0]), (True, [0.0, 1.0])])
+def test_an_evaluation_is_the_mean_of_the_trials_that_have_a_reward(log_passrate: bool, left: list[float]) -> None:
+    args = Namespace(log_passrate=log_passrate, n_samples_per_eval_prompt=2)
+    whole = {"rewards": [1.0, None, 0.0, 1.0], "truncated": [False] * 4, "samples": list("abcd")}
+    data: dict[str, Any] = {"held out": whole, "all lost": {"rewards": [None], "samples": ["e"]}}
+    assert only_scored(3, args, data, None) is False
+    assert list(data) == ["held out"]
+    assert data["held out"]["rewards"] == left
+    assert len(data["held out"]["samples"]) == len(data["held out"]["truncated"]) == len(left)
 
 
 async def test_every_other_attribute_is_that_of_miles_own_rollout_function() -> None:

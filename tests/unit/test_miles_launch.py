@@ -3,21 +3,23 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
-from harborrl_trainer.launch.rules import RULES
+from harborrl_trainer.launch.environment import PLAIN_PROXIES
+from harborrl_trainer.launch.rules.batches import BATCHES
+from harborrl_trainer.launch.rules.rule import first_broken
+from harborrl_trainer.launch.rules.variables import VARIABLES
 from harborrl_trainer.launch.sizing import Shape, adapters, asynchronous, fixed
 from harborrl_trainer.miles.settings import Settings
-from support.launches import NEW, OLD, launched, of_preset, plain, value
+from support.broken_rules import ADMISSION, ASYNC, LORA, MODEL, NONZERO_STD, Changes, extra
+from support.launches import NEW, OLD, OLD_IMAGE, launched, of_preset, plain, value
 
-Changes = dict[str, Any]
-ASYNC: Changes = {"mode": "async", "nodes": 2, "config__colocate": False}
-LORA: Changes = {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}
+TUNED = {"PYTHONUNBUFFERED", "CUDA_DEVICE_MAX_CONNECTIONS", "no_proxy", "NO_PROXY", "WANDB_RUN_ID", "WANDB_RESUME"}
+"""Variables that give way to `trainer.env`."""
 
 ASYNC_SHAPES = [
     ((8, 1, 8), (2, 56, 8)),
@@ -86,9 +88,9 @@ def test_the_documented_order_is_fields_model_parallelism_raw_flags_and_the_fixe
 
 
 def test_a_flag_of_the_tail_that_is_not_the_operators_may_be_overridden() -> None:
-    made = launched(plain(extraArgs="--tito-model default --rollout-function-path my.fn --ref-load /mnt/models/ref"))
+    made = launched(plain(extraArgs="--tito-model default --rollout-function-path my.fn"))
     assert (value(made, "--tito-model"), value(made, "--rollout-function-path")) == (["default"], ["my.fn"])
-    assert made.argv.count("--ref-load") == 1
+    assert made.argv.count("--tito-model") == 1
 
 
 def test_a_fresh_start_is_explicit_and_a_later_one_loads() -> None:
@@ -99,10 +101,9 @@ def test_a_fresh_start_is_explicit_and_a_later_one_loads() -> None:
     assert value(later, "--no-load-optim") == []
 
 
-def test_an_adapter_goes_on_with_the_rollouts_that_are_left() -> None:
-    made = launched(of_preset("glm52-lora", config__numRollout=20), load="/mnt/adapter", start_rollout=8)
-    assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["12"])
-    assert "12 of 20 rollouts are left after rollout 7" in made.adjustments[-1].reason
+def test_an_adapter_goes_on_with_all_rollouts_of_the_run_before_it() -> None:
+    made = launched(of_preset("glm52-lora", config__numRollout=20), adapter=Path("/mnt/adapter"), start_rollout=8)
+    assert (value(made, "--lora-adapter-path"), value(made, "--num-rollout")) == (["/mnt/adapter"], ["20"])
     assert value(made, "--load") is None
 
 
@@ -137,6 +138,17 @@ def test_the_rollout_process_is_told_all_that_it_asks_for_but_what_only_the_pod_
     assert str(read.trials_dir).endswith("/a1/i1/trials")
 
 
+def test_every_variable_that_is_ours_is_refused_in_trainer_env() -> None:
+    free = set(launched(plain(envNames=["WANDB_API_KEY"])).env) - set(
+        launched(plain(envNames=["WANDB_API_KEY", *TUNED])).env
+    )
+    assert free == TUNED
+    ours = {name for name in launched(plain()).env if not name.startswith("HARBORRL_")} - TUNED
+    assert ours == {*VARIABLES, *PLAIN_PROXIES}
+    with pytest.raises(ConfigurationError, match="REFACTOR is decided by Miles 9a00364; remove it"):
+        launched(plain(config__milesSrcCommit=OLD, envNames=["MILES_EXPERIMENTAL_ROLLOUT_REFACTOR"]))
+
+
 def test_keys_stay_in_the_environment_and_the_curve_is_one_over_all_attempts() -> None:
     made = launched(plain(envNames=["WANDB_API_KEY"]))
     assert value(made, "--use-wandb") == []
@@ -154,6 +166,15 @@ def test_evaluation_is_asked_for_where_the_job_has_data_for_it() -> None:
     assert value(made, "--eval-prompt-data") == ["eval", "/mnt/tasks/eval.jsonl"]
     assert (value(made, "--eval-interval"), value(made, "--n-samples-per-eval-prompt")) == (["5"], ["2"])
     assert value(launched(plain()), "--eval-interval") is None
+    both = plain(eval={"jsonl": "/e", "interval": 20, "samplesPerPrompt": 1}, config__evalInterval=5)
+    assert value(launched(both), "--eval-interval") == ["20"]
+    own = launched(plain(**extra("--eval-interval 5 --eval-prompt-data e /e")))
+    assert value(own, "--eval-interval") == ["5"]
+    hook = "--custom-eval-rollout-log-function-path"
+    ours = ["harborrl_trainer.miles.evaluation.only_scored"]
+    asynchronous = plain(**ASYNC, eval={"jsonl": "/e", "interval": 5, "samplesPerPrompt": 1})
+    assert [value(one, hook) for one in (made, own, launched(asynchronous))] == [ours, ours, ours]
+    assert value(launched(plain()), hook) is None
 
 
 def test_several_session_servers_are_a_half_open_range_of_ports() -> None:
@@ -174,6 +195,9 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"extraArgs": "--session-server-port 1"}, "--session-server-port is decided by trainer.ports.session"),
     ({"extraArgs": "--sglang-router-ip 1.2.3.4"}, "--sglang-router-ip is decided by"),
     ({"extraArgs": "--dump-det /x"}, "--dump-det is decided by storage.traces"),
+    ({"extraArgs": "--finetune"}, "--finetune is decided by resumeFrom"),
+    ({"customConfigYaml": "no_load_optim: true"}, "no_load_optim is decided by resumeFrom"),
+    ({"extraArgs": "--ref-load /mnt/other"}, "--ref-load is decided by model.refLoad"),
     ({"extraArgs": "--wandb-key abc"}, "--wandb-key looks like a secret"),
     ({"extraArgs": "--swiglo"}, "Miles 31f1ca9 knows no flag --swiglo; did you mean --swiglu?"),
     ({"extraArgs": "--swiglu 1"}, "--swiglu takes no value, and '1' follows it"),
@@ -182,11 +206,30 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"extraArgs": "--lr fast"}, "--lr takes a number, not 'fast'"),
     ({"extraArgs": "lr 1"}, "'lr' follows no flag"),
     ({"extraArgs": "--x 'a"}, "trainer.extraArgs: No closing quotation"),
+    ({"customConfigYaml": "1: 2"}, "trainer.customConfigYaml: Miles sets attributes by name, and 1 is none; remove it"),
+    ({"customConfigYaml": "'a b': 2"}, "and 'a b' is none; remove it"),
     ({"customConfigYaml": "rollout-batch-size: 4"}, "would never read 'rollout-batch-size'; write rollout_batch_size"),
     ({"extraArgs": "--lora-rank 8 --target-modules all-linear"}, "extraArgs: --lora-rank is decided by trainer.lora"),
     ({"recipeArgs": "--target-modules q", "lora": LORA}, "recipeArgs: --target-modules is decided by trainer.lora"),
     ({"recipeArgs": "--lora-alpha 8"}, "recipeArgs: --lora-alpha is decided by trainer.lora"),
     ({"customConfigYaml": "lora_rank: 8"}, "customConfigYaml: lora_rank is decided by trainer.lora"),
+    ({"customConfigYaml": "lr: 1e-6"}, "lr is the text '1e-6' to Miles' YAML reader; write 1.0e-06"),
+    ({"customConfigYaml": "seed: '12'"}, "seed is the text '12' to Miles' YAML reader; write 12"),
+    ({"customConfigYaml": "lr: fast"}, "customConfigYaml: lr takes a number, not 'fast'"),
+    ({"customConfigYaml": "lr: [1, 2]"}, "lr takes a number, not [1, 2]"),
+    ({"customConfigYaml": "seed: {a: 1}"}, "seed takes a whole number, not {'a': 1}"),
+    ({"customConfigYaml": "seed: 1.5"}, "seed takes a whole number, not 1.5"),
+    ({"customConfigYaml": "use_tis: 'false'"}, "use_tis takes true or false, not 'false'"),
+    ({"customConfigYaml": "lr: null"}, "--lr None must be a number above 0"),
+    ({"customConfigYaml": "clip_grad: .inf"}, "--clip-grad inf must be at least 0"),
+    ({"customConfigYaml": "advantage_estimator: grpoo"}, "--advantage-estimator grpoo is none of grpo, gspo"),
+    ({"extraArgs": "--clip-grad nan"}, "--clip-grad takes a number, not 'nan'"),
+    ({"extraArgs": "--lr -1"}, "--lr -1 must be above 0; correct it"),
+    ({"extraArgs": "--num-rollout 0"}, "--num-rollout 0 must be at least 1 and at most 1000000"),
+    ({"extraArgs": "--adam-beta2 1"}, "--adam-beta2 1 must be at least 0 and below 1"),
+    ({"extraArgs": "--tensor-model-parallel-size 0"}, "--tensor-model-parallel-size 0 must be at least 1"),
+    ({"extraArgs": "--advantage-estimator grpoo"}, "did you mean grpo?"),
+    ({"config__lrDecayStyle": "flat"}, "--lr-decay-style flat is none of constant, linear"),
     ({"customConfigYaml": "save: /tmp"}, "save is decided by storage.checkpoints"),
     ({"customConfigYaml": "hf_token: x"}, "hf_token looks like a secret"),
     ({"customConfigYaml": "- 1"}, "must be a mapping"),
@@ -196,6 +239,7 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"preset": "glm9"}, "there is no 'glm9'; choose one of glm47-flash-sync"),
     ({"preset": "glm47-flash-async"}, "runs in mode async and the job says sync"),
     ({"config__milesSrcCommit": "beefbeef"}, "Miles beefbeef is not among the known versions (31f1ca9, 9a00364)"),
+    ({"image": OLD_IMAGE}, "names Miles 31f1ca9, and image radixark/miles:dev-202604201238 holds 9a00364"),
     (ASYNC | {"config__milesSrcCommit": OLD}, "async needs --fully-async, which Miles 9a00364 does not know"),
     ({"ports__sessionCount": 2, "config__milesSrcCommit": OLD}, "Miles 9a00364 runs one session server and 2 are"),
     ({"lora": {"rank": 8, "alpha": 12.5, "targetModules": ["q"]}}, "trainer.lora.alpha: Miles takes a whole number"),
@@ -210,6 +254,11 @@ def test_what_cannot_be_launched_is_refused_in_one_line(changes: Changes, says: 
     assert "\n" not in str(caught.value)
 
 
+def test_values_of_the_right_kind_pass_in_the_yaml() -> None:
+    text = "lr: 1.0e-6\nseed: 5\nuse_tis: true\nrollout_stop: [a, b]\nwandb_group: 5\nrollout_max_prompt_len: null\n"
+    assert launched(plain(customConfigYaml=text)).argv[0] == "train.py"
+
+
 def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked_on() -> None:
     made = launched(plain(extraArgs="--sglang-new-thing 1"))
     assert "The image's own parser decides" in made.adjustments[-1].reason
@@ -220,114 +269,54 @@ def test_an_unknown_flag_of_sglang_or_of_ones_own_functions_is_kept_and_remarked
     assert value(own, "--my-flag") == ["1"]
 
 
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("custom_generate_function_path", "its counters, outcomes and second tries"),
+        ("custom_agent_function_path", "its counters, outcomes and second tries"),
+        ("custom_rm_path", "the verifier's verdict"),
+        ("rollout_function_path", "its metrics are gone"),
+        ("dynamic_sampling_filter_path", "must drop groups with aborted samples"),
+        ("rm_type", "has no effect"),
+        ("wandb_run_id", "secondary processes alone"),
+        ("custom_eval_rollout_log_function_path", "counts an aborted trial of an evaluation as 0"),
+    ],
+)
+def test_a_function_in_the_place_of_ours_is_said_with_what_is_lost_however_it_is_written(name: str, lost: str) -> None:
+    flag = "--" + name.replace("_", "-")
+    for changes in (extra(f"{flag} own.one"), {"customConfigYaml": f"{name}: own.one"}):
+        (said,) = [note for note in launched(plain(**changes)).adjustments if name in note.what.replace("-", "_")]
+        assert (said.value, lost in said.reason) == ("own.one", True)
+
+
+def test_an_architecture_that_is_not_the_model_types_is_said_and_the_same_one_is_not() -> None:
+    usual = launched(plain()).adjustments
+    other = plain(recipeArgs="--num-layers 12\n--hidden-size 1024", customConfigYaml="num_query_groups: 4")
+    said = launched(other).adjustments[len(usual) :]
+    assert [(note.what, note.value) for note in said] == [("--num-layers", "12"), ("--num-query-groups", "4")]
+    assert said[0].reason == "overrides 28 of model.type qwen3-0.6B: the weights have to fit it"
+    assert launched(plain(extraArgs="--num-layers 28")).adjustments == usual
+
+
+@pytest.mark.parametrize("flag", ["--num-epoch 3", "--exit-interval 5", "--exit-duration-in-mins 5"])
+def test_a_flag_without_effect_is_said_to_have_none(flag: str) -> None:
+    (said,) = [note for note in launched(plain(**extra(flag))).adjustments if flag.split(maxsplit=1)[0] in note.what]
+    assert said.reason.startswith("has no effect")
+
+
+def test_our_own_function_named_by_the_user_is_no_remark() -> None:
+    made = launched(plain(**extra("--custom-rm-path harborrl_trainer.miles.generate.reward_func")))
+    assert made.adjustments == launched(plain()).adjustments
+
+
 def test_an_unknown_name_of_the_yaml_is_kept_and_remarked_on() -> None:
+    """Also one with which a reserved one begins: Miles sets attributes by their full names."""
+    assert "only a custom function" in launched(plain(customConfigYaml="a: 1")).adjustments[-1].reason
     made = launched(plain(customConfigYaml="temprature: 1"))
     assert "only a custom function can read it" in made.adjustments[-1].reason
 
 
-def extra(flags: str, **changes: Any) -> Changes:
-    return {"extraArgs": flags, **changes}
-
-
-NONZERO_STD = "miles.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
-
-BROKEN: list[tuple[Changes, str]] = [
-    ({"config__globalBatchSize": 5}, "--global-batch-size 5 does not divide the 8 samples of a rollout"),
-    (extra("--num-steps-per-rollout 2"), "wants --global-batch-size to be 8 // 2, not 8"),
-    (extra("--over-sampling-batch-size 1"), "--over-sampling-batch-size 1 is below --rollout-batch-size 2"),
-    (extra("--async-max-concurrent-samples 3"), "3 is below --n-samples-per-prompt 4"),
-    ({"config__rolloutMaxResponseLen": 16384}, "16384, of one turn, fills the whole trajectory of --max-seq-len 16384"),
-    (extra("--rollout-max-context-len 100 --rollout-max-prompt-len 100"), "100 must be below"),
-    (extra("--eval-interval 0"), "--eval-interval 0 would be divided by"),
-    (extra("--eval-interval 5"), "--eval-interval needs eval.jsonl"),
-    (extra("--pause-generation-mode abort"), "use in_place or retract"),
-    (extra("--recompute-logprobs-via-prefill"), "needs --true-on-policy-mode"),
-    (extra("--kl-loss-coef 0.1", config__klCoef=0.1), "--kl-coef 0.1 puts the KL penalty into the reward"),
-    (extra("--use-tis --use-rollout-logprobs"), "--use-rollout-logprobs and --use-tis exclude each other"),
-    ({"config__advantageEstimator": "reinforce_plus_plus"}, "needs --normalize-advantages"),
-    (extra("--get-mismatch-metrics"), "needs --custom-tis-function-path"),
-    ({"config__advantageEstimator": "ppo"}, "which --megatron-to-hf-mode bridge cannot load"),
-    (
-        extra("--megatron-to-hf-mode raw --advantage-estimator ppo --kl-coef 0.1", model__refLoad="/r"),
-        "ppo takes no --kl-coef (0.1)",
-    ),
-    (
-        ASYNC | extra("--megatron-to-hf-mode raw --advantage-estimator ppo", model__refLoad="/r"),
-        "trains on samples of older weights",
-    ),
-    (extra("--use-opd"), "--use-opd needs --opd-type"),
-    (extra("--enable-mtp-training"), "needs --mtp-num-layers"),
-    (extra("--fully-async"), "runs under train_async.py alone"),
-    ({"mode": "async", "nodes": 2}, "--colocate cannot be used in mode async"),
-    (ASYNC | extra("--partial-rollout"), "--partial-rollout cannot be used in mode async"),
-    (ASYNC | extra("--multi-lora-n-adapters 2"), "--multi-lora-n-adapters cannot be used in mode async"),
-    (ASYNC | extra("--rollout-function-path a.b"), "--rollout-function-path cannot be used in mode async"),
-    (
-        ASYNC | extra("--recompute-logprobs-via-prefill --true-on-policy-mode"),
-        "--recompute-logprobs-via-prefill cannot be used in mode async",
-    ),
-    (ASYNC | extra("--rollout-all-samples-process-path a.b"), "--rollout-all-samples-process-path cannot"),
-    (extra("--pause-generation-mode in_place --update-weight-transfer-mode p2p"), "retract with p2p"),
-    (extra("--update-weight-transfer-mode p2p"), "p2p cannot be used with --colocate"),
-    (ASYNC | extra("--update-weight-transfer-mode p2p", lora=LORA), "p2p cannot be used with --lora-rank"),
-    (ASYNC | extra("--update-weight-transfer-mode p2p --prefill-num-servers 1"), "p2p cannot be used with --prefill"),
-    (extra("--update-weight-transfer-mode disk-delta"), "disk-delta cannot be used with --colocate"),
-    (ASYNC | extra("--update-weight-transfer-mode disk-delta", lora=LORA), "disk-delta cannot be used with --lora"),
-    (
-        ASYNC | extra("--update-weight-transfer-mode disk-delta --prefill-num-servers 1"),
-        "disk-delta cannot be used with --prefill",
-    ),
-    (extra("--sglang-config a.yaml --prefill-num-servers 1"), "--sglang-config and --prefill-num-servers exclude"),
-    (extra("--mini-ft-controller-enable"), "needs --control-server-port"),
-    (extra("--use-dynamic-batch-size"), "needs --max-tokens-per-gpu"),
-    (extra("--use-dynamic-global-batch-size"), "needs --use-dynamic-batch-size and --max-tokens-per-gpu"),
-    (extra("--balance-by-flops"), "--balance-by-flops needs --use-dynamic-batch-size"),
-    (
-        extra("--qkv-format bshd --use-dynamic-batch-size --max-tokens-per-gpu 8192"),
-        "--qkv-format bshd takes no --use-dynamic-batch-size",
-    ),
-    (ASYNC | extra("--offload-train-target disk"), "needs --offload-train, which colocation implies"),
-    (
-        extra("--stream-optimizer-state-to-disk", lora=LORA),
-        "--stream-optimizer-state-to-disk and --lora-rank exclude each other",
-    ),
-    (extra("--stream-optimizer-state-to-disk --optimizer-cpu-offload"), "and --optimizer-cpu-offload exclude"),
-    (
-        extra("--stream-optimizer-state-to-disk --use-precision-aware-optimizer"),
-        "and --use-precision-aware-optimizer exclude",
-    ),
-    (
-        extra("--rematerialize-param-from-master-weight", lora=LORA),
-        "--rematerialize-param-from-master-weight and --lora-rank exclude",
-    ),
-    ({"parallelism": {"tp": 2, "cp": 3}}, "8 training GPUs cannot be split by tensor x pipeline x context"),
-    ({"parallelism": {"ep": 16}}, "set trainer.parallelism.ep to a divisor of 8, or give 16 GPUs"),
-    (
-        {"model__path": "/mnt/models/GLM-4.7-Flash", "parallelism": {"ep": 3}, "nodes": 3},
-        "--num-experts 64 cannot be split by --expert-model-parallel-size 3",
-    ),
-    ({"parallelism": {"ep": 2}}, "--expert-model-parallel-size 2 needs a model with experts"),
-    (
-        {"model__path": "/mnt/models/GLM-4.7-Flash", "parallelism": {"tp": 8}},
-        "--num-attention-heads 20 cannot be split by --tensor-model-parallel-size 8",
-    ),
-    (
-        {"model__path": "/mnt/models/Qwen2.5-0.5B", "parallelism": {"tp": 7}, "gpusPerNode": 7},
-        "--num-query-groups 2 cannot be split by --tensor-model-parallel-size 7",
-    ),
-    (extra("--decoder-first-pipeline-num-layers 3"), "set trainer.parallelism.pp above 1"),
-    ({"parallelism": {"pp": 8}}, "--num-layers 28 cannot be split by --pipeline-model-parallel-size 8"),
-    (extra("--rollout-num-gpus-per-engine 3"), "8 rollout GPUs cannot be split into engines"),
-    (extra("--sglang-dp-size 2"), "--sglang-dp-size 2 needs --sglang-enable-dp-attention"),
-    (extra("--save-interval 0"), "--save-interval 0 would be divided by"),
-    ({"customConfigYaml": "num_rollout: null"}, "num_rollout: None is no number of rollouts"),
-    (extra("--reward-key score"), "--reward-key score looks into a reward"),
-    ({"customConfigYaml": "eval_reward_key: score"}, "--eval-reward-key score looks into a reward"),
-    (extra("--disable-rollout-global-dataset"), "--disable-rollout-global-dataset: Miles' rollout loops"),
-    ({"customConfigYaml": "rollout_global_dataset: false"}, "rollout_global_dataset: False: Miles' rollout loops"),
-    (extra(f"--dynamic-sampling-filter-path {NONZERO_STD}"), "fails on the first aborted trial"),
-    ({"config__untieEmbeddingsAndOutputWeights": True}, "contradicts the model, which ties them"),
-]
+BROKEN = [*ADMISSION, *MODEL]
 
 
 @pytest.mark.parametrize(("changes", "says"), BROKEN, ids=[says for _, says in BROKEN])
@@ -366,21 +355,6 @@ def test_a_model_with_separate_embeddings_keeps_them() -> None:
         launched(job)
 
 
-def test_the_session_servers_rules_hold_for_what_the_yaml_sets() -> None:
-    """The flag is ours, so only the rules' own values can be asked."""
-    from harborrl_trainer.launch.rules import ROLLOUT  # noqa: PLC0415 - beside the one test that asks them
-
-    v2 = {"use_session_server": "v2", "rollout_batch_size": "1", "n_samples_per_prompt": "1", "global_batch_size": "1"}
-    flags = ("group_rm", "partial_rollout", "recompute_logprobs_via_prefill")
-    for flag in flags:
-        assert any(rule.broken({**v2, flag: True, "max_seq_len": "9"}) for rule in ROLLOUT)
-    assert any(rule.broken({**v2, "use_session_server": "v3", "max_seq_len": "9"}) for rule in ROLLOUT)
-
-
-def test_every_rule_has_a_case() -> None:
-    assert len(BROKEN) + 1 + 4 == len(RULES)
-
-
 def test_a_plain_job_and_a_plain_asynchronous_one_break_no_rule() -> None:
     assert launched(plain(config__milesSrcCommit=NEW)).argv[0] == "train.py"
     made = launched(plain(**ASYNC))
@@ -392,3 +366,12 @@ def test_the_launch_of_every_job_is_plain_data() -> None:
     made = launched(of_preset("glm52-lora"))
     assert json.loads(json.dumps([list(made.argv), dict(made.env), dict(made.files)]))
     assert all(isinstance(word, str) for word in made.argv)
+
+
+def test_the_session_servers_rules_hold_for_what_the_yaml_sets() -> None:
+    """The flag is ours, so only the rules' own values can be asked."""
+    v2 = {"use_session_server": "v2", "rollout_batch_size": "1", "n_samples_per_prompt": "1", "global_batch_size": "1"}
+    for flag in ("group_rm", "partial_rollout", "recompute_logprobs_via_prefill"):
+        assert first_broken(BATCHES, {**v2, flag: True, "true_on_policy_mode": True, "max_seq_len": "9"})
+    assert first_broken(BATCHES, {**v2, "max_seq_len": "9"}) is None
+    assert first_broken(BATCHES, {**v2, "use_session_server": "v3", "max_seq_len": "9"})

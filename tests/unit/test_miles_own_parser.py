@@ -66,7 +66,7 @@ def command_lines() -> dict[str, list[str]]:
     evaluation = {"jsonl": "/e.jsonl", "interval": 5, "samplesPerPrompt": 1}
     adapters = {"rank": 8, "alpha": 16, "targetModules": ["q_proj"]}
     rich = plain(eval=evaluation, lora=adapters, envNames=["WANDB_API_KEY"], ports__sessionCount=4)
-    lines["everything added"] = list(launched(rich, load="/l", start_rollout=3, optimizer=False).argv)
+    lines["everything added"] = list(launched(rich, load="/l", adapter="/a", start_rollout=3, optimizer=False).argv)
     return lines
 
 

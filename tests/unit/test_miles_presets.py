@@ -152,3 +152,10 @@ def test_the_lora_preset_writes_the_quantised_models_engine_file() -> None:
     assert made.models == (Path("/mnt/models/MODEL-FP8"),)
     own = launched(of_preset("glm52-lora", extraArgs="--sglang-config /mnt/models/own.yaml"))
     assert own.models == ()
+
+
+def test_an_explicit_colocate_takes_the_place_of_the_presets() -> None:
+    apart = launched(of_preset("glm47-flash-sync", nodes=2, config__colocate=False))
+    assert (value(apart, "--colocate"), value(apart, "--rollout-num-gpus")) == (None, ["8"])
+    with pytest.raises(ConfigurationError, match="--colocate cannot be used in mode async"):
+        launched(of_preset("glm47-flash-async", nodes=2, config__colocate=True))

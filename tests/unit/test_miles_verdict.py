@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harborrl_trainer.miles_engine.verdict import ended, given_up
+from harborrl_trainer.miles_engine.verdict import Ended, ended, given_up
 
 TRACEBACK = """\
 [2026-08-21 10:11:12] INFO model.py:900 - rollout 3: step 3 done
@@ -154,3 +154,10 @@ def test_what_our_rollout_layer_gave_up_for_is_read_from_its_file(tmp_path: Path
     found = given_up(path)
     assert found is not None
     assert (found.exit_code, found.sentence) == (69, "rollout: every group aborted: x")
+
+
+def test_exit_code_0_is_the_end_only_at_the_last_rollout() -> None:
+    assert ended(0, "", reached=199, rollouts=200) == Ended(0, "Miles: trained until its last rollout")
+    early = ended(0, "", reached=0, rollouts=200)
+    assert (early.exit_code, "after 1 of 200 rollouts" in early.sentence) == (1, True)
+    assert ended(0, "").exit_code == 0

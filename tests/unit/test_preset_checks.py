@@ -13,11 +13,13 @@ from support import hrl
 
 ROOT = Path(__file__).resolve().parents[2]
 NEW = "31f1ca961a94cb860cec3b2dea34ec332bfa8f76"
+NEWER: dict[str, Any] = {"trainer.image": "registry.example/miles:august", "trainer.config.milesSrcCommit": NEW}
 
 
 def miles(changes: dict[str, Any]) -> HarborRLJob:
     """A job that sets no hyper-parameter of its own."""
-    return hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8, "trainer.config": {}} | changes)
+    bare = {"trainer.engine": "miles", "trainer.gpusPerNode": 8, "trainer.config": {}, "trainer.maxSeqLen": None}
+    return hrl.job(bare | changes)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +33,17 @@ def miles(changes: dict[str, Any]) -> HarborRLJob:
         ),
         ({"trainer.preset": "glm52-lora"}, "PresetUnsupported", "needs 7 flags that Miles 9a00364"),
         (
-            {"trainer.preset": "glm47-flash-async", "trainer.config.milesSrcCommit": NEW},
+            NEWER | {"trainer.preset": "glm47-flash-async"},
             "EngineMismatch",
             "Set trainer.mode: async",
         ),
         ({"trainer.mode": "async"}, "EngineMismatch", "which Miles 9a00364 in image"),
         ({"trainer.ports": {"sessionCount": 4}}, "EngineMismatch", "sessionCount is 4 and Miles 9a00364 runs one"),
+        (
+            {"trainer.config.milesSrcCommit": NEW},
+            "EngineMismatch",
+            "names Miles 31f1ca9, and image radixark/miles:dev-202604201238 holds 9a00364. Set trainer.image",
+        ),
         ({"trainer.config.milesSrcCommit": "beef"}, "EngineUnavailable", "Miles beef is not among the versions"),
     ],
 )
@@ -51,9 +58,9 @@ def test_is_refused_with_the_numbers_and_the_way_out(changes: dict[str, Any], re
     "changes",
     [
         {"trainer.preset": "glm47-flash-sync"},
-        {"trainer.preset": "glm47-flash-async", "trainer.mode": "async", "trainer.config.milesSrcCommit": "31f1ca9"},
-        {"trainer.preset": "glm52-lora", "trainer.config.milesSrcCommit": NEW},
-        {"trainer.ports": {"sessionCount": 4}, "trainer.config.milesSrcCommit": NEW},
+        NEWER | {"trainer.preset": "glm47-flash-async", "trainer.mode": "async"},
+        NEWER | {"trainer.preset": "glm52-lora"},
+        NEWER | {"trainer.ports": {"sessionCount": 4}},
     ],
 )
 def test_what_the_version_can_run_is_admitted(changes: dict[str, Any]) -> None:
@@ -65,13 +72,12 @@ def test_what_an_older_miles_cannot_do_is_said_among_the_adjustments() -> None:
     said = {one.field: one.reason for one in resolve(miles({}), hrl.SETTINGS).adjustments}
     assert "Miles 9a00364 saves on saveInterval alone" in said["checkpoint on request"]
     assert "traces/trajectory" in said
-    newer = resolve(miles({"trainer.config.milesSrcCommit": NEW}), hrl.SETTINGS)
+    newer = resolve(miles(NEWER), hrl.SETTINGS)
     assert "checkpoint on request" not in {one.field for one in newer.adjustments}
 
 
 def test_a_presets_values_rank_between_the_documented_defaults_and_the_jobs_own() -> None:
-    preset = {"trainer.preset": "glm47-flash-sync", "trainer.maxSeqLen": None}
-    resolved = resolve(miles(preset | {"trainer.config.lr": 1e-5}), hrl.SETTINGS)
+    resolved = resolve(miles({"trainer.preset": "glm47-flash-sync", "trainer.config.lr": 1e-5}), hrl.SETTINGS)
     config = resolved.config
     assert (config["rolloutBatchSize"], config["adamBeta2"], config["lr"], config["seed"]) == (4, 0.98, 1e-5, 1234)
     assert config["noSaveOptim"] is False
@@ -80,11 +86,10 @@ def test_a_presets_values_rank_between_the_documented_defaults_and_the_jobs_own(
 
 
 def test_a_preset_gives_the_length_and_the_adapters_that_the_job_leaves_out() -> None:
-    newer = {"trainer.config.milesSrcCommit": NEW, "trainer.maxSeqLen": None}
-    long = resolve(miles(newer | {"trainer.preset": "glm47-flash-async", "trainer.mode": "async"}), hrl.SETTINGS)
+    long = resolve(miles(NEWER | {"trainer.preset": "glm47-flash-async", "trainer.mode": "async"}), hrl.SETTINGS)
     assert long.document(1)["maxSeqLen"] == 16384
     assert long.config["actorNodes"] == 1
-    adapters = resolve(miles(newer | {"trainer.preset": "glm52-lora"}), hrl.SETTINGS).document(1)
+    adapters = resolve(miles(NEWER | {"trainer.preset": "glm52-lora"}), hrl.SETTINGS).document(1)
     assert (adapters["lora"]["rank"], adapters["maxSeqLen"]) == (16, 65536)
 
 

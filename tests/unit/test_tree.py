@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SCRAP = re.compile(r'^\s+f?" ?[^\s"{|]{1,15}"\n\s+f?"|^\s+f"[^"{]*"$', re.MULTILINE)
+"""A line of one word between others of a sentence, or an f-string that fills nothing in."""
 EXEMPTION = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore(?:\[[a-z-]+\])?)(?P<rest>.*)$")
 
 
@@ -55,6 +57,17 @@ def test_every_relative_link_of_the_documentation_leads_to_a_file() -> None:
         if not (page.parent / target.partition("#")[0]).exists()
     ]
     assert dead == []
+
+
+def test_no_sentence_is_cut_into_scraps() -> None:
+    """A message is the user's documentation, and has to be read as one in the source too."""
+    cut = [
+        f"{path.relative_to(ROOT)}: {found[0].strip()}"
+        for path in files(".py")
+        if path.is_relative_to(ROOT / "operator") or path.is_relative_to(ROOT / "trainer")
+        for found in SCRAP.finditer(path.read_text())
+    ]
+    assert cut == []
 
 
 def test_every_exemption_from_a_rule_says_why() -> None:

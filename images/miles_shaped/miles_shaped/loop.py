@@ -71,6 +71,8 @@ async def train(args: Namespace, *, ahead: bool) -> None:
             if asked and trigger is not None:
                 trigger.unlink()
         print(f"rollout {rollout}: trained, data at {data.offset}", flush=True)
+        if os.environ.get("MILES_SHAPED_LEAVE") == str(rollout):
+            return
 
 
 async def generate(args: Namespace, data: Data, rollout: int) -> list[list[Sample]]:

@@ -131,8 +131,8 @@ class FrameworkConfig(Model):
     """Samples an optimizer step. Default 512, one step a rollout; must divide `rolloutBatchSize x nSamplesPerPrompt`.
     """
     eval_interval: Annotated[int, Field(ge=0, le=1_000_000)] = 10
-    """Rollouts between evaluations. Documented default 10; left out without `eval`, since Miles refuses it without
-    data, and `eval.interval` ranks above it. 0: none."""
+    """Rollouts between evaluations. Documented default 10. In a HarborRLJob `eval.interval` decides: left out without
+    `eval`, since Miles refuses it without data, and refused beside it where it says another number, 0 included."""
     save_interval: Count = 10
     """Rollouts between checkpoints: what a failure can cost. Default 10: some hours of a large model."""
     miles_src_commit: Word = "9a003644739f4e6dd509e2e8337e8ae7e571941c"

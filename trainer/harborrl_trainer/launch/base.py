@@ -10,7 +10,7 @@ from harborrl_trainer.config import HarborFrameworkConfig
 from harborrl_trainer.config.miles import about
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.launch.context import Context
-from harborrl_trainer.launch.raw import NO_ABORTED
+from harborrl_trainer.launch.remarks import NO_ABORTED
 from harborrl_trainer.launch.seam import Adjustment
 from harborrl_trainer.launch.words import CommandLine, arguments_of, filled
 
@@ -98,7 +98,6 @@ def add_fixed_tail(context: Context, line: CommandLine, notes: list[Adjustment])
     """The documented tail. Its flags are refused in the raw texts, or theirs stand."""
     config = context.job.config
     names = context.names
-    theirs = line.has("--ref-load")
     for template in _LITERAL_TAIL:
         words = filled(template[1:], names)
         if words is not None:
@@ -107,7 +106,7 @@ def add_fixed_tail(context: Context, line: CommandLine, notes: list[Adjustment])
         line.add("--ref-load", context.job.model.path)
         if config.megatron_to_hf_mode != "bridge":
             _load_through_the_bridge(context, line, notes, "model.refLoad is unset")
-    elif context.lora is not None and not theirs:
+    elif context.lora is not None:
         _load_through_the_bridge(context, line, notes, "an adapter is trained")
     if context.job.mode == "async":
         line.add_unless_there("--fully-async")
@@ -142,7 +141,8 @@ def _explicit(context: Context) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     """Fields that the user wrote, with their words; None takes the flag away."""
     written = set(context.job.explicit_config)
     for field in dataclasses.fields(HarborFrameworkConfig):
-        if to_camel(field.name) not in written or not about(field).emitted or field.name in _BY_THE_JOB:
+        emitted = about(field).emitted or field.name == "colocate"  # which the documented order has in its tail
+        if to_camel(field.name) not in written or not emitted or field.name in _BY_THE_JOB:
             continue
         value = getattr(context.job.config, field.name)
         if value is None or value is False:

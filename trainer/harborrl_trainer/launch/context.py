@@ -19,6 +19,7 @@ FUNCTIONS: Mapping[str, str] = {
     "agent": "harborrl_trainer.miles.swe_agent_function.run",
     "reward": "harborrl_trainer.miles.generate.reward_func",
     "rollout": "harborrl_trainer.miles.generate.RolloutFn",
+    "evaluation": "harborrl_trainer.miles.evaluation.only_scored",
 }
 """Our functions in the places of the launchers' own."""
 
@@ -95,11 +96,6 @@ class Context:
         # JSON is YAML, and needs no writer of our own.
         return {str(self.start.files / FP8_CONFIG): json.dumps({"sglang": [served]}, indent=1) + "\n"}
 
-    @property
-    def rollouts(self) -> int:
-        """Of the whole run; the job document has the preset's number where the user gave none."""
-        return self.job.config.num_rollout
-
 
 def context_of(job: JobDocument, start: Start) -> Context:
     version, notes = version_of(
@@ -109,20 +105,17 @@ def context_of(job: JobDocument, start: Start) -> Context:
     if preset and preset.mode != job.mode:
         raise ConfigurationError(
             f"trainer.mode: preset {preset.name} runs in mode {preset.mode} and the job says {job.mode}; set"
-            f" trainer.mode:"
-            f" {preset.mode}"
+            f" trainer.mode: {preset.mode}"
         )
     if job.mode == "async" and not version.knows("--fully-async"):
         raise ConfigurationError(
             f"trainer.mode: async needs --fully-async, which Miles {version.short} does not know; set trainer.mode:"
-            f" sync,"
-            " or an image with a newer Miles"
+            " sync, or an image with a newer Miles"
         )
     if job.ports.session_count > 1 and not version.port_range:
         raise ConfigurationError(
             f"trainer.ports.sessionCount: Miles {version.short} runs one session server and {job.ports.session_count}"
-            f" are"
-            " asked for; set it to 1, or an image with a newer Miles"
+            " are asked for; set it to 1, or an image with a newer Miles"
         )
     model, more = model_type(job.model.type, preset.model_type if preset else None, job.model.path)
     return Context(

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.presets import Preset
+from harborrl_trainer.launch.rules.variables import variable_fault
 from harborrl_trainer.launch.seam import Adjustment, Start
 from harborrl_trainer.launch.versions import MilesVersion
 from harborrl_trainer.layout import RunLayout
@@ -27,7 +29,10 @@ of names excepts, and every node gets the same environment. W&B and hubs speak H
 
 
 def environment(job: JobDocument, start: Start, version: MilesVersion, preset: Preset | None) -> dict[str, str]:
-    """What the job's own `trainer.env` names keeps its value there, unless the parts depend on ours."""
+    """What `trainer.env` names keeps its value there; ConfigurationError where the parts depend on ours."""
+    fault = variable_fault(job.env_names, dict.fromkeys(version.environment, f"Miles {version.short}"))
+    if fault is not None:
+        raise ConfigurationError(fault)
     tuned = {
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",

@@ -56,8 +56,7 @@ def model_type(
         if asked not in known:
             raise ConfigurationError(
                 f"model.type: '{asked}' is not among the known types ({', '.join(known)}): name one of them, or leave"
-                f" it"
-                " out and give the architecture in trainer.recipeArgs (--num-layers, --hidden-size ...)"
+                " it out and give the architecture in trainer.recipeArgs (--num-layers, --hidden-size ...)"
             )
         return known[asked], ()
     if preset is not None:

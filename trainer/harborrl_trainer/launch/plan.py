@@ -11,8 +11,9 @@ from harborrl_trainer.job import JobDocument
 from harborrl_trainer.launch.base import add_fixed_tail, documented, from_preset
 from harborrl_trainer.launch.context import Context, context_of
 from harborrl_trainer.launch.environment import environment, logs_to_wandb, proxies_taken_away
+from harborrl_trainer.launch.judging import fault
 from harborrl_trainer.launch.raw import custom_config, raw_arguments
-from harborrl_trainer.launch.rules import first_broken
+from harborrl_trainer.launch.remarks import over_architecture
 from harborrl_trainer.launch.seam import Adjustment, Launch, Start
 from harborrl_trainer.launch.words import CommandLine, effective
 
@@ -35,7 +36,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
     _add_tail(context, line, notes)
     _forget_unknown_options(context, line, notes)
     settings = {**effective(line.arguments), **values}
-    broken = first_broken(settings, context)
+    broken = fault(settings, context)
     if broken is not None:
         raise ConfigurationError(broken)
     files = dict(context.files)
@@ -45,7 +46,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
         argv=(context.script, *line.words()),
         env=environment(job, start, context.version, context.preset),
         files=files,
-        adjustments=(*notes, *remarks, *more_remarks),
+        adjustments=(*notes, *remarks, *more_remarks, *over_architecture(context.model, {**effective(raw), **values})),
         models=(context.served,) if context.served and settings.get("sglang_config") in context.files else (),
     )
 
@@ -66,7 +67,7 @@ def _add_tail(context: Context, line: CommandLine, notes: list[Adjustment]) -> N
     """What the job's other fields decide and the launchers leave out."""
     job, start = context.job, context.start
     _add_evaluation(context, line)
-    _add_start(context, line, notes)
+    _add_start(context, line)
     line.put("--pin-rollout-manager-to-head")
     if context.version.sentinel:
         line.put(context.version.sentinel, start.checkpoints / SENTINEL)
@@ -85,33 +86,29 @@ def _add_tail(context: Context, line: CommandLine, notes: list[Adjustment]) -> N
 
 def _add_evaluation(context: Context, line: CommandLine) -> None:
     evaluation = context.job.eval
-    if evaluation is None:
-        return
-    line.put("--eval-interval", context.job.config.eval_interval or evaluation.interval)
-    line.put("--eval-prompt-data", "eval", evaluation.jsonl)
-    line.put("--n-samples-per-eval-prompt", evaluation.samples_per_prompt)
+    if evaluation is not None:
+        line.put("--eval-interval", evaluation.interval)
+        line.put("--eval-prompt-data", "eval", evaluation.jsonl)
+        line.put("--n-samples-per-eval-prompt", evaluation.samples_per_prompt)
+    if line.has("--eval-interval"):
+        line.add_unless_there("--custom-eval-rollout-log-function-path", context.names["evaluation"])
 
 
-def _add_start(context: Context, line: CommandLine, notes: list[Adjustment]) -> None:
-    """Explicit in every case: Miles goes back to rollout 0 where it finds no tracker file."""
+def _add_start(context: Context, line: CommandLine) -> None:
+    """Explicit in every case: Miles goes back to rollout 0 where it finds no tracker file.
+
+    From an adapter too: its ids go on by Miles' configuration file, which whoever starts Miles completes.
+    """
     start = context.start
+    if start.adapter is not None:
+        line.put("--lora-adapter-path", start.adapter)
     if start.load is None:
         line.put("--start-rollout-id", 0)
         return
-    if context.lora is None:
-        line.put("--load", start.load)
-        line.put("--start-rollout-id", start.start_rollout)
-        if not start.optimizer:
-            line.put("--no-load-optim")
-        return
-    line.put("--lora-adapter-path", start.load)
-    left = context.rollouts - start.start_rollout
-    line.put("--num-rollout", max(left, 0))
-    reason = (
-        f"an adapter's checkpoint has no tracker file, so Miles counts from 0 again: {left} of {context.rollouts}"
-        f" rollouts are left after rollout {start.start_rollout - 1}"
-    )
-    notes.append(Adjustment("--num-rollout", str(left), reason))
+    line.put("--load", start.load)
+    line.put("--start-rollout-id", start.start_rollout)
+    if not start.optimizer:
+        line.put("--no-load-optim")
 
 
 def _forget_unknown_options(context: Context, line: CommandLine, notes: list[Adjustment]) -> None:

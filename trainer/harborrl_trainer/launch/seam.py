@@ -19,9 +19,11 @@ class Start:
     """Directory for the files of `Launch.files`, and for `prompts.jsonl` when the job names task directories instead of
     a data set; on a volume that every node mounts, since engines on other nodes read it too."""
     load: Path | None = None
-    """What is continued: a directory with Miles' tracker file, or a LoRA adapter's directory; None: the model."""
+    """What is continued, a directory with Miles' tracker file; None: the model."""
+    adapter: Path | None = None
+    """LoRA adapter's directory that is continued, upon the model that the first incarnation began with."""
     start_rollout: int = 0
-    """Id of the first rollout. Without `load` the arguments begin at 0 all the same, as from an adapter."""
+    """Id of the first rollout. Without `load` the arguments begin at 0 all the same."""
     code: Path = Path("/opt/harborrl/light")
     """Directory with our packages for Miles' processes, first on PYTHONPATH."""
     optimizer: bool = True

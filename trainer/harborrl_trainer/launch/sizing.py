@@ -52,8 +52,7 @@ def asynchronous(shape: Shape) -> Sizes:
     if rollout_nodes < 1:
         raise ConfigurationError(
             f"trainer.nodes: {shape.nodes} nodes, of which {actor_nodes} train, leave none for rollout; set it to at"
-            f" least"
-            f" {actor_nodes + 1}" + (", or trainer.config.actorNodes lower" if actor_nodes > 1 else "")
+            f" least {actor_nodes + 1}" + (", or trainer.config.actorNodes lower" if actor_nodes > 1 else "")
         )
     ways = _ways(shape)
     split, gpus = (ways["tp"] or 1) * (ways["pp"] or 1) * (ways["cp"] or 1), actor_nodes * shape.gpus_per_node
@@ -66,8 +65,7 @@ def asynchronous(shape: Shape) -> Sizes:
     if engine % ATTENTION_TP:
         raise ConfigurationError(
             f"trainer.gpusPerNode: an engine of {engine} GPUs cannot be split into attention groups of {ATTENTION_TP};"
-            f" set"
-            f" trainer.gpusPerNode to a multiple of {ATTENTION_TP}"
+            f" set trainer.gpusPerNode to a multiple of {ATTENTION_TP}"
         )
     if ways["ep"] is None:
         ways["ep"] = largest_expert_parallel(shape.experts, gpus // split)

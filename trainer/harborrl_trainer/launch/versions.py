@@ -46,6 +46,8 @@ class MilesVersion:
     """The same in flags."""
     flags: Mapping[str, str]
     """Flag -> kind: `bare`, or `int`, `float`, `str` with `+` many, `?` optional, `*2` two."""
+    choices: Mapping[str, tuple[str, ...]]
+    """Flag of Miles or Megatron -> the words that it takes, where it takes no others."""
 
     @property
     def short(self) -> str:
@@ -74,12 +76,21 @@ def versions() -> Mapping[str, MilesVersion]:
 
 
 def version_of(commit: str, image: str, *, explicit: bool) -> tuple[MilesVersion, tuple[Adjustment, ...]]:
-    """The version that runs: the commit when the user wrote it, else that of the image, else the documented one."""
+    """The version that runs: the commit when the user wrote it, else that of the image, else the documented one.
+
+    Raises ConfigurationError where nobody knows the commit, or a known image holds another one.
+    """
+    held = next((version for version in versions().values() if image in version.images), None)
     if explicit:
-        return _named(commit), ()
-    for version in versions().values():
-        if image in version.images:
-            return version, ()
+        named = _named(commit)
+        if held is not None and held != named:
+            raise ConfigurationError(
+                f"trainer.config.milesSrcCommit: names Miles {named.short}, and image {image} holds {held.short}; set"
+                f" trainer.image to an image with Miles {named.short}, or leave milesSrcCommit out"
+            )
+        return named, ()
+    if held is not None:
+        return held, ()
     chosen = _named(commit)
     reason = (
         f"image {image or '(none)'} is not in the table of Miles versions: taken for {chosen.short}; name the commit"
@@ -111,6 +122,7 @@ def _read(commit: str, known: Mapping[str, Any]) -> MilesVersion:
         sentinel=known["sentinel"],
         environment=known["environment"],
         arguments=tuple(tuple(argument) for argument in known["arguments"]),
+        choices={flag: tuple(words) for flag, words in tables["choices"].items()},
         flags={**tables["sglang"], **tables["megatron"], **tables["miles"]},
     )
 

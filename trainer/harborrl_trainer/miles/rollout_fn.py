@@ -4,7 +4,7 @@ It adds the metrics and tells the trial log which rollout is collected and what 
 samples honest is here, because the fully asynchronous mode has no such function.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -49,7 +49,7 @@ class RolloutFn:
             rollouts.records.failed("the rollout broke off")
             raise
         if input.evaluation:
-            return _scored(output, self._inner)
+            return output
         samples = list(_flat(output.samples))
         rollouts.records.collected({sample.group_index for sample in samples})
         reports = [(sample.metadata or {}).get("agent_metrics") for sample in samples]
@@ -68,32 +68,3 @@ def _flat(samples: Iterable[Any]) -> Iterable[Any]:
             yield from _flat(sample)
         else:
             yield sample
-
-
-def _scored(output: Any, inner: Any) -> Any:
-    """An evaluation without its aborted trials, which have no reward: Miles counts them as 0, or breaks on them.
-
-    With `--log-passrate` the other trials of the same prompt go too, as that needs whole prompts.
-    """
-    args = getattr(getattr(inner, "state", None), "args", None)
-    by_prompt = bool(getattr(args, "log_passrate", False))
-    size = max(1, int(getattr(args, "n_samples_per_eval_prompt", None) or 1)) if by_prompt else 1
-    kept = {}
-    for name, data in output.data.items():
-        left = _without_missing(data, size)
-        if left["rewards"]:
-            kept[name] = left
-    output.data = kept
-    return output
-
-
-def _without_missing(data: Mapping[str, Any], size: int) -> dict[str, Any]:
-    rewards = data["rewards"]
-    scored = [all(reward is not None for reward in rewards[at : at + size]) for at in range(0, len(rewards), size)]
-    columns = {"rewards", "truncated", "samples"} & set(data)
-    if any(len(data[column]) != len(rewards) for column in columns):
-        return dict(data)
-    return {
-        key: [one for at, one in enumerate(value) if scored[at // size]] if key in columns else value
-        for key, value in data.items()
-    }

@@ -109,7 +109,8 @@ class _Driver:
         self._look()
         if self._told and code != 0:
             return _leave(self._here, KILLED, "Miles: ended with this driver when it was told to go")
-        found = (self._given_up() if code else None) or verdict.ended(code, child.tail)
+        given_up = self._given_up() if code else None
+        found = given_up or verdict.ended(code, child.tail, reached=self._reached(), rollouts=self._plan.rollouts)
         return _leave(self._here, found.exit_code, found.sentence)
 
     def _is_over(self, now: float) -> bool:
@@ -158,6 +159,12 @@ class _Driver:
             return None
         found = [int(match[1]) for path in paths if (match := re.fullmatch(r"(\d+)_\d+\.pt", path.name))]
         return max(found, default=self._plan.first_rollout - 1)
+
+    def _reached(self) -> int:
+        """The last rollout that this incarnation trained or saved, whole or not."""
+        trained, before = self._trained(), self._plan.first_rollout - 1
+        saved = [one.rollout for one in sealing.iterations(self._checkpoints)]
+        return max(before, before if trained is None else trained, *saved)
 
     def _look(self) -> None:
         """Seals what has become whole, and removes what is needed no longer."""

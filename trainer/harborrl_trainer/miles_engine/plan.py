@@ -97,6 +97,8 @@ class Plan:
     checkpoints: str = ""
     """This incarnation's `--save`."""
     first_rollout: int = 0
+    rollouts: int = 0
+    """Of the whole run; 0: not known."""
     stop_request: str = ""
     """`save-and-stop`: ask Miles for a checkpoint and its end."""
     trigger: str = ""

@@ -131,10 +131,13 @@ class Ended:
     sentence: str
 
 
-def ended(code: int, output: str) -> Ended:
-    """`code` as subprocess gives it (negative: a signal); `output` the end of what Miles wrote."""
+def ended(code: int, output: str, *, reached: int = 0, rollouts: int = 0) -> Ended:
+    """`code` as subprocess gives it (negative: a signal); `output` the end of what Miles wrote.
+
+    `reached`: the last rollout that was trained or saved, of `rollouts` in the whole run (0: not known).
+    """
     if code == 0:
-        return Ended(0, "Miles: trained until its last rollout")
+        return _finished(reached, rollouts)
     lines = [line.strip() for line in _ANSI.sub("", output).splitlines() if line.strip()][-LAST_LINES:]
     if found := _found(lines):
         cause, said = found
@@ -146,6 +149,14 @@ def ended(code: int, output: str) -> Ended:
         return _by_signal(-code)
     where = "look at traces/driver.log" if lines else "it wrote nothing"
     return Ended(APPLICATION, one_line(f"Miles: ended with exit code {code}, {where}; it said: {_last(lines)}"))
+
+
+def _finished(reached: int, rollouts: int) -> Ended:
+    """Miles has ways to leave its loop early, and ends with 0 by them too."""
+    if reached < rollouts - 1:
+        said = f"ended with exit code 0 after {reached + 1} of {rollouts} rollouts"
+        return Ended(APPLICATION, f"Miles: {said}; look at traces/driver.log, and at raw flags that end a run early")
+    return Ended(0, "Miles: trained until its last rollout")
 
 
 def _found(lines: list[str]) -> tuple[Cause, str] | None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from harborrl_trainer import files, index
@@ -93,6 +93,7 @@ class Planner:
             checkpoints=mine.checkpoints,
             files=folder_of(mine),
             load=load,
+            adapter=adapter,
             start_rollout=begin.first_rollout,
             code=Path(self._code),
             optimizer=begin.optimizer,
@@ -102,8 +103,7 @@ class Planner:
             demands.check_ways(adapter.parent, arguments.ways(made))
         settings: dict[str, object] = {} if begin.how is How.MODEL else {"start_rollout_id": begin.first_rollout}
         if adapter is not None:
-            # For Miles a start like the first, but for these three: ids go on, and so does the place in the data set.
-            made = replace(made, argv=(*made.argv, "--lora-adapter-path", str(adapter)))
+            # For Miles a start like the first, but for the adapter, the ids, and the place in the data set.
             settings["load"] = str(_view(mine))
         return arguments.with_settings(made, settings, folder_of(mine))
 
@@ -130,6 +130,7 @@ class Planner:
             traces=str(mine.traces),
             checkpoints=str(mine.checkpoints),
             first_rollout=begin.first_rollout,
+            rollouts=int(arguments.setting(launch, "num_rollout") or 0),
             stop_request=str(mine.stop_request),
             verdict=str(folder_of(mine) / VERDICT_FILE),
             trigger=trigger,
