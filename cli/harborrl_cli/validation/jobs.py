@@ -10,7 +10,7 @@ from typing import Any
 from harborrl_cli.validation import rules, structure
 from harborrl_cli.validation.data import check_data
 from harborrl_cli.validation.findings import Finding, field_of
-from harborrl_cli.validation.trainer_side import config_warnings, launch_fault
+from harborrl_cli.validation.trainer_side import Launched, config_warnings, launched
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import CHECKS
@@ -46,7 +46,7 @@ class Judged:
     is_job: bool
     findings: tuple[Finding, ...]
     adjustments: tuple[Mapping[str, str], ...] = field(default_factory=tuple)
-    """What `resolve` sets that the job leaves open, and why."""
+    """What operator and launch set that the job leaves open, and why."""
 
     @property
     def is_refused(self) -> bool:
@@ -74,8 +74,9 @@ def judge(value: Any, assumed: Assumed) -> Judged:
         resolved = resolve(job, _settings(assumed), other_run="assumed")
     except (InvalidJobError, InvalidArgumentsError) as error:
         return Judged(name, is_job=True, findings=(Finding(field_of(str(error)), str(error)),))
-    made = [{"field": one.field, "value": one.value, "reason": one.reason} for one in resolved.adjustments]
-    return Judged(name, is_job=True, findings=tuple(_substance(job, resolved, assumed)), adjustments=tuple(made))
+    started = launched(resolved)
+    findings = tuple(_substance(job, resolved, assumed, started))
+    return Judged(name, is_job=True, findings=findings, adjustments=tuple(_adjustments(resolved, started)))
 
 
 def form_faults(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Finding]:
@@ -91,13 +92,24 @@ def form_faults(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterat
         yield from rules.broken(structure.pruned(value["spec"], _spec_schema()), _messages())
 
 
-def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed) -> Iterator[Finding]:
+def _adjustments(resolved: ResolvedJob, started: Launched) -> Iterator[Mapping[str, str]]:
+    """Of what both set, the trainer's reason is the fuller one."""
+    again = {note.what for note in started.adjustments}
+    for one in resolved.adjustments:
+        if one.field not in again:
+            yield {"field": one.field, "value": one.value, "reason": one.reason}
+    for note in started.adjustments:
+        yield {"field": note.what, "value": note.value, "reason": note.reason}
+
+
+def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, started: Launched) -> Iterator[Finding]:
     observed = _everything_there(resolved)
     verdicts = [verdict for check in CHECKS if (verdict := check(resolved, observed)) is not None]
     yield from (Finding(field_of(one.message), one.message, reason=one.reason.value) for one in verdicts)
-    if not verdicts:
-        # Its first fault only, and most are among the checks above: said where those are silent.
-        yield from launch_fault(resolved)
+    if started.fault is not None and not verdicts:
+        # Most faults of a launch are among the checks above: said where those are silent.
+        yield started.fault
+    yield from started.remarks
     yield from config_warnings(job.spec)
     outcome = check_data(resolved, assumed.task_root, assumed.data)
     yield from outcome.findings

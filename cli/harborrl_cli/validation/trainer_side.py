@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic.alias_generators import to_camel
 
@@ -13,7 +13,7 @@ from harborrl_operator.resolve import ResolvedJob
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import parse_job
-from harborrl_trainer.launch import launch
+from harborrl_trainer.launch import Adjustment, launch
 from harborrl_trainer.launch.argv_command import dry_start
 
 _RAW = ("recipe_args", "extra_args", "custom_config_yaml")
@@ -37,14 +37,30 @@ def config_warnings(spec: JobSpec) -> Iterator[Finding]:
             yield Finding(f"{where}.{to_camel(quirk.field)}", quirk.message, "warning")
 
 
-def launch_fault(job: ResolvedJob) -> Iterator[Finding]:
-    """I7, whole: what a launch of this job for Miles would end with."""
+class Launched(NamedTuple):
+    """What a launch of the job for Miles says."""
+
+    fault: Finding | None = None
+    """I7, whole: its first fault."""
+    remarks: tuple[Finding, ...] = ()
+    """Raw arguments that are kept, and hardly meant."""
+    adjustments: tuple[Adjustment, ...] = ()
+
+
+def launched(job: ResolvedJob) -> Launched:
     if job.spec.trainer.engine != "miles":
-        return
+        return Launched()
     try:
         document = parse_job(json.dumps(job.document(attempt=1)), "the resolved job")
-        launch(document, dry_start(document))
+        made = launch(document, dry_start(document))
     except ConfigurationError as error:
         field = field_of(str(error))
         message = str(error).removeprefix(f"{field.removeprefix('spec.')}: ")
-        yield Finding(field, message, reason="ArgumentConflict")
+        return Launched(Finding(field, message, reason="ArgumentConflict"))
+    adjustments = tuple(note for note in made.adjustments if note not in made.remarks)
+    return Launched(None, tuple(_remark(note) for note in made.remarks), adjustments)
+
+
+def _remark(note: Adjustment) -> Finding:
+    field, _, argument = note.what.partition(": ")
+    return Finding(f"spec.{field}", f"{argument}: {note.value} ({note.reason})", "warning")

@@ -33,7 +33,9 @@ def argv(preset: str | None, file: Path | None, out: TextIO, said: TextIO) -> in
     if made.files:
         whole["files"] = dict(made.files)
     out.write(json.dumps(whole, indent=1) + "\n")
-    said.writelines(line + "\n" for line in (*notes, *(_line(note) for note in made.adjustments), *_quirks(job)))
+    adjusted = (*notes, *(f"adjusted: {_said(note)}" for note in made.adjustments if note not in made.remarks))
+    remarks = (f"warning: {_said(note)}" for note in made.remarks)
+    said.writelines(line + "\n" for line in (*adjusted, *remarks, *_quirks(job)))
     return 0
 
 
@@ -103,8 +105,8 @@ def sample(preset: Preset) -> dict[str, Any]:
     }
 
 
-def _line(note: Adjustment) -> str:
-    return f"adjusted: {note.what}: {note.value} ({note.reason})"
+def _said(note: Adjustment) -> str:
+    return f"{note.what}: {note.value} ({note.reason})"
 
 
 def _quirks(job: JobDocument) -> Iterator[str]:

@@ -1,0 +1,72 @@
+"""What `harborrl validate` and `argv` say of one and the same Miles job: the smoke example with one change."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from harborrl_cli.__main__ import app
+from harborrl_cli.validation.findings import Finding
+from harborrl_cli.validation.jobs import Assumed, judge
+from harborrl_trainer.launch import argv_command
+
+SMOKE = Path(__file__).resolve().parents[2] / "examples" / "miles" / "smoke.yaml"
+
+
+def smoke(**trainer: Any) -> dict[str, Any]:
+    made: dict[str, Any] = yaml.safe_load(SMOKE.read_text())
+    made["spec"]["trainer"] |= trainer
+    return made
+
+
+def found(**trainer: Any) -> tuple[Finding, ...]:
+    return judge(smoke(**trainer), Assumed()).findings
+
+
+def argv_says(folder: Path, **trainer: Any) -> list[str]:
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(smoke(**trainer)))
+    said = io.StringIO()
+    argv_command.argv(None, path, io.StringIO(), said)
+    return said.getvalue().splitlines()
+
+
+KEPT = [
+    ({"customConfigYaml": "rollout_batch_sise: 8"}, "did you mean rollout_batch_size?"),
+    ({"customConfigYaml": "roll_out_temp: 1"}, "did you mean rollout_temperature?"),
+    ({"customConfigYaml": "LR: 1"}, "did you mean lr?"),
+    ({"extraArgs": "--sglang-mem-fraction-statik 0.5"}, "did you mean --sglang-mem-fraction-static?"),
+    ({"extraArgs": "--custom-generate-function-path a.b"}, "replaces HarborRL's function"),
+    ({"recipeArgs": "--custom-agent-function-path a.b"}, "replaces HarborRL's function"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), KEPT)
+def test_raw_arguments_that_are_kept_and_hardly_meant_are_warnings(change: dict[str, Any], says: str) -> None:
+    (field,) = change
+    (warning,) = found(**change)
+    assert (warning.path, warning.severity) == (f"spec.trainer.{field}", "warning")
+    assert says in warning.message
+
+
+def test_argv_warns_of_what_validate_warns_of(tmp_path: Path) -> None:
+    change = {"customConfigYaml": "LR: 1"}
+    (warning,) = found(**change)
+    said = [line for line in argv_says(tmp_path, **change) if line.startswith("warning: ")]
+    assert said == [f"warning: trainer.customConfigYaml: {warning.message}"]
+
+
+def test_what_a_launch_adjusts_is_among_the_adjustments_once(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(smoke(extraArgs="--sglang-own-thing 1")))
+    done = CliRunner().invoke(app, ["validate", "--json", str(path)])
+    (document,) = json.loads(done.stdout)["documents"]
+    fields = [one["field"] for one in document["adjustments"]]
+    assert {"agentServer.maxConcurrent", "model.type", "traces/trajectory"} <= {*fields}
+    assert len(fields) == len(set(fields))
+    assert not any("--sglang-own-thing" in one for one in fields)
+    assert [one["severity"] for one in document["findings"]] == ["warning"]
