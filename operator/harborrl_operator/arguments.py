@@ -26,6 +26,31 @@ def parse_flags(text: str) -> list[str]:
     return shlex.split("\n".join(line for line in lines if line))
 
 
+def why_unsplit(text: str) -> str:
+    """Line, reason and remedy of a text that `parse_flags` cannot split; never what stands there."""
+    quote, opened, escaped, last = "", 0, False, 0
+    lines = list(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        kept = line.split("#", 1)[0].strip()
+        last = number if kept else last
+        for sign in f"{kept}\n" if kept else "":
+            if escaped:
+                escaped = False
+            elif sign == "\\" and quote != "'":
+                escaped = True
+            elif not quote and sign in "'\"":
+                quote, opened = sign, number
+            elif sign == quote:
+                quote = ""
+    if not quote:
+        return f"line {last}: a backslash at the end joins no lines and has nothing to escape; leave it out"
+    cut = next((number for number, line in lines[opened - 1 :] if quote in line.partition("#")[2]), None)
+    if cut is None:
+        return f"line {opened}: a quote is never closed; close it, or remove it"
+    said = "'#' begins a comment, also inside quotes, and cuts off the end of the quote"
+    return f"line {cut}: {said}; leave '#' out, or set the argument in trainer.customConfigYaml"
+
+
 @dataclass(frozen=True)
 class RawArguments:
     """What the raw layers say, the strongest layer wins."""
@@ -45,8 +70,8 @@ def read_raw_arguments(trainer: TrainerSpec) -> RawArguments:
     for field, text in (("recipeArgs", trainer.recipe_args), ("extraArgs", trainer.extra_args)):
         try:
             words = parse_flags(text)
-        except ValueError as error:
-            raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
+        except ValueError:
+            raise InvalidArgumentsError(f"trainer.{field}: {why_unsplit(text)}") from None
         for flag, value in _pairs(words):
             values[_full_name(flag)] = value
             if home := _home_of(flag):

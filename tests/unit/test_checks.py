@@ -94,7 +94,12 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "PlainSecret",
         "valueFrom.secretKeyRef",
     ),
-    ("an unfinished quote", {"trainer.recipeArgs": "--name 'x"}, "InvalidArguments", "trainer.recipeArgs: No closing"),
+    (
+        "an unfinished quote",
+        {"trainer.recipeArgs": "--name 'x"},
+        "InvalidArguments",
+        "trainer.recipeArgs: line 1: a quote",
+    ),
     ("YAML that is no mapping", {"trainer.customConfigYaml": "- a"}, "InvalidArguments", "must be a mapping"),
     ("YAML that does not parse", {"trainer.customConfigYaml": "a: ["}, "InvalidArguments", "customConfigYaml"),
     (

@@ -130,7 +130,7 @@ def test_a_stable_url_is_taken(url: str) -> None:
         ({"trainer": {"config": {"globalBatchSize": 7}}}, "spec.trainer.config.globalBatchSize", "to 8 or a divisor"),
         ({"trainer": {"nodes": 2}}, "spec.trainer.nodes", "Set queueName"),
         ({"trainer": {"recipeArgs": "--save /x"}}, "spec.trainer.recipeArgs", "Remove it"),
-        ({"trainer": {"recipeArgs": "'"}}, "spec.trainer.recipeArgs", "No closing quotation"),
+        ({"trainer": {"recipeArgs": "'"}}, "spec.trainer.recipeArgs", "line 1: a quote is never closed"),
         ({"agentServer": {"agentName": "nobody"}}, "spec.agentServer.agentName", "is not among the agents"),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from harborrl_cli.__main__ import app
 from harborrl_cli.validation.findings import Finding
 from harborrl_cli.validation.jobs import Assumed, judge
+from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.launch import argv_command
 
 SMOKE = Path(__file__).resolve().parents[2] / "examples" / "miles" / "smoke.yaml"
@@ -70,3 +71,21 @@ def test_what_a_launch_adjusts_is_among_the_adjustments_once(tmp_path: Path) -> 
     assert len(fields) == len(set(fields))
     assert not any("--sglang-own-thing" in one for one in fields)
     assert [one["severity"] for one in document["findings"]] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("--wandb-project 'a # b c'", "line 1: '#' begins a comment, also inside quotes, and cuts off the end"),
+        ("--swiglu\n--a 'x\n y # z'", "line 3: '#' begins a comment, also inside quotes"),
+        ("--a 'b' # don't\n--c \"d", "line 2: a quote is never closed; close it"),
+        ("--seed 3 \\\n\n", "line 1: a backslash at the end joins no lines and has nothing to escape; leave it out"),
+    ],
+)
+def test_why_raw_text_cannot_be_split_is_said_with_its_line(text: str, says: str, tmp_path: Path) -> None:
+    (fault,) = found(extraArgs=text)
+    assert (fault.path, fault.severity) == ("spec.trainer.extraArgs", "refused")
+    assert fault.message.startswith(says)
+    with pytest.raises(ConfigurationError) as caught:
+        argv_says(tmp_path, extraArgs=text)
+    assert str(caught.value) == f"trainer.extraArgs: {fault.message}"

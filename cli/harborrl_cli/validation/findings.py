@@ -22,6 +22,14 @@ class Finding:
     """The operator's condition reason, where there is one."""
 
 
+def told(message: str, reason: str = "") -> Finding:
+    """A refusal that names its field itself, which is then not said twice."""
+    field = field_of(message)
+    for place in (f"{field}: ", f"{field.removeprefix('spec.')}: "):
+        message = message.removeprefix(place)
+    return Finding(field, message, reason=reason)
+
+
 def field_of(message: str) -> str:
     """The field that a message of the operator speaks about: the first one with a dot that it names."""
     named = [found[1] for found in _FIELD.finditer(message)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from harborrl_cli.validation import rules, structure
 from harborrl_cli.validation.data import check_data
-from harborrl_cli.validation.findings import Finding, field_of
+from harborrl_cli.validation.findings import Finding, field_of, told
 from harborrl_cli.validation.trainer_side import Launched, config_warnings, launched
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
@@ -73,7 +73,7 @@ def judge(value: Any, assumed: Assumed) -> Judged:
         )
         resolved = resolve(job, _settings(assumed), other_run="assumed")
     except (InvalidJobError, InvalidArgumentsError) as error:
-        return Judged(name, is_job=True, findings=(Finding(field_of(str(error)), str(error)),))
+        return Judged(name, is_job=True, findings=(told(str(error)),))
     started = launched(resolved)
     findings = tuple(_substance(job, resolved, assumed, started))
     return Judged(name, is_job=True, findings=findings, adjustments=tuple(_adjustments(resolved, started)))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic.alias_generators import to_camel
 
-from harborrl_cli.validation.findings import Finding, field_of
+from harborrl_cli.validation.findings import Finding, told
 from harborrl_operator.models import JobSpec
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
@@ -54,9 +54,7 @@ def launched(job: ResolvedJob) -> Launched:
         document = parse_job(json.dumps(job.document(attempt=1)), "the resolved job")
         made = launch(document, dry_start(document))
     except ConfigurationError as error:
-        field = field_of(str(error))
-        message = str(error).removeprefix(f"{field.removeprefix('spec.')}: ")
-        return Launched(Finding(field, message, reason="ArgumentConflict"))
+        return Launched(told(str(error), "ArgumentConflict"))
     adjustments = tuple(note for note in made.adjustments if note not in made.remarks)
     return Launched(None, tuple(_remark(note) for note in made.remarks), adjustments)
 
