@@ -75,12 +75,14 @@ def _text(file: str) -> str | None:
 
 
 def _judged(text: str, assumed: "Assumed") -> "Iterator[tuple[int, Judged]]":
+    from harborrl_cli.validation.findings import Finding
     from harborrl_cli.validation.jobs import Judged, judge
-    from harborrl_cli.validation.manifests import documents
+    from harborrl_operator.manifests.reading import documents
 
     for document in documents(text):
-        if document.findings:
-            yield document.number, Judged("", is_job=True, findings=document.findings)
+        if document.faults:
+            found = tuple(Finding(*fault) for fault in document.faults)
+            yield document.number, Judged("", is_job=True, findings=found)
         elif document.value is not None:
             yield document.number, judge(document.value, assumed)
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from harborrl_cli.__main__ import app
-from harborrl_cli.validation import rules, structure
 from harborrl_cli.validation.jobs import Assumed, judge
-from harborrl_cli.validation.manifests import documents
 from harborrl_operator.crd import custom_resource_definition
+from harborrl_operator.manifests import rules, structure
+from harborrl_operator.manifests.reading import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = ROOT / "examples" / "quickstart" / "bad"
@@ -215,7 +215,7 @@ DOUBLING = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pa
 )
 def test_yaml_that_cannot_be_read_is_a_finding_with_its_line(text: str, message: str) -> None:
     *_, last = documents(text)
-    assert message in last.findings[0].message
+    assert message in last.faults[0].message
 
 
 def test_yaml_is_read_as_kubectl_reads_it() -> None:
@@ -225,7 +225,7 @@ def test_yaml_is_read_as_kubectl_reads_it() -> None:
 
 def test_a_secret_in_broken_yaml_is_not_repeated() -> None:
     *_, last = documents("key: 'hf_secret\nother: [")
-    assert "hf_secret" not in last.findings[0].message
+    assert "hf_secret" not in last.faults[0].message
 
 
 def task(root: Path, name: str) -> None:

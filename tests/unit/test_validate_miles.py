@@ -89,3 +89,33 @@ def test_why_raw_text_cannot_be_split_is_said_with_its_line(text: str, says: str
     with pytest.raises(ConfigurationError) as caught:
         argv_says(tmp_path, extraArgs=text)
     assert str(caught.value) == f"trainer.extraArgs: {fault.message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("maxSeqLen: 4096\n    maxSeqLen: 8192", "line 10: key 'maxSeqLen' stands there twice; remove one"),
+        ("gpusPerNode: '8'", "spec.trainer.gpusPerNode: is the text '8', must be a whole number; remove the quotes"),
+        ("maxSeqLem: 4096", "spec.trainer.maxSeqLem: is no field of a HarborRLJob; did you mean maxSeqLen?"),
+        ("resources: {limits: {memory: 1.5}}", "spec.trainer.resources.limits.memory: is 1.5, must be a whole number"),
+    ],
+)
+def test_argv_refuses_a_form_that_validate_refuses_with_the_same_words(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    lines = [line for line in SMOKE.read_text().splitlines() if "resources:" not in line and "gpusPerNode" not in line]
+    path.write_text("\n".join(lines).replace("    maxSeqLen: 4096", f"    {text}"))
+    assert says in CliRunner().invoke(app, ["validate", str(path)]).stdout
+    with pytest.raises(ConfigurationError) as caught:
+        argv_command.argv(None, path, io.StringIO(), io.StringIO())
+    assert str(caught.value).startswith(f"{path}: {says}")
+
+
+def test_of_many_faults_argv_says_the_first_and_their_number(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        argv_says(tmp_path, a=1, b=2, c=3)
+    assert str(caught.value).endswith("(and 2 more; harborrl validate names each)")
+
+
+def test_a_flag_that_the_images_miles_lacks_is_not_advised_to_be_made_fit() -> None:
+    (fault,) = found(extraArgs="--fully-async")
+    assert fault.message == "Miles 9a00364 knows no flag --fully-async; remove it"

@@ -7,7 +7,7 @@ from typing import Any, override
 
 import yaml
 
-from harborrl_cli.validation.findings import Finding
+from harborrl_operator.manifests.fault import Fault
 
 LARGEST = 100_000
 """Nodes of a document: etcd takes 1.5 MiB."""
@@ -18,7 +18,7 @@ class Document:
     number: int
     """From 1, within its file; empty documents count."""
     value: Any
-    findings: tuple[Finding, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 class _Loader(yaml.SafeLoader):
@@ -55,18 +55,18 @@ def documents(text: str) -> Iterator[Document]:
             number += 1
             yield _constructed(loader, number, loader.get_node())
     except (yaml.YAMLError, RecursionError) as error:
-        yield Document(number + 1, None, (Finding("", f"{_said(error)}; correct the YAML"),))
+        yield Document(number + 1, None, (Fault("", f"{_said(error)}; correct the YAML"),))
 
 
 def _constructed(loader: _Loader, number: int, node: Any) -> Document:
     loader.repeated = []
     try:
         if _unfolded(node, {}) > LARGEST:
-            return Document(number, None, (Finding("", "its aliases unfold without end; write it without them"),))
+            return Document(number, None, (Fault("", "its aliases unfold without end; write it without them"),))
         value = loader.construct_document(node)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        return Document(number, None, (Finding("", f"{_said(error)}; correct the YAML"),))
-    return Document(number, value, tuple(Finding("", said) for said in loader.repeated))
+        return Document(number, None, (Fault("", f"{_said(error)}; correct the YAML"),))
+    return Document(number, value, tuple(Fault("", said) for said in loader.repeated))
 
 
 def _unfolded(node: Any, known: dict[int, float]) -> float:
