@@ -14,7 +14,7 @@ from typing import Any
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.constants import KIND
 from harborrl_operator.manifests.fault import Fault
-from harborrl_operator.manifests.form import form_faults, metadata_of, stored_spec
+from harborrl_operator.manifests.form import form_faults, is_job, metadata_of, stored_spec
 from harborrl_operator.manifests.reading import documents
 from harborrl_operator.models import InvalidJobError, Settings, parse_job
 from harborrl_operator.resolve import resolve
@@ -38,7 +38,7 @@ def read_manifest(text: str, source: str) -> Mapping[str, Any]:
     found: list[Mapping[str, Any]] = []
     for document in documents(text):
         _refuse(source, document.faults)
-        if isinstance(document.value, Mapping) and document.value.get("kind") == KIND:
+        if is_job(document.value):
             found.append(document.value)
     if len(found) != 1:
         raise InvalidJobError(f"{source}: {len(found)} objects of kind {KIND}. Name a file with one.")

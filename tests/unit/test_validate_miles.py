@@ -1,5 +1,6 @@
 """What `harborrl validate` and `argv` say of one and the same Miles job: the smoke example with one change."""
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -12,6 +13,9 @@ from typer.testing import CliRunner
 from harborrl_cli.__main__ import app
 from harborrl_cli.validation.findings import Finding
 from harborrl_cli.validation.jobs import Assumed, judge
+from harborrl_operator.manifests.places import HOMES
+from harborrl_trainer.config import HarborFrameworkConfig
+from harborrl_trainer.config.miles import about
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.launch import argv_command
 
@@ -26,6 +30,10 @@ def smoke(**trainer: Any) -> dict[str, Any]:
 
 def found(**trainer: Any) -> tuple[Finding, ...]:
     return judge(smoke(**trainer), Assumed()).findings
+
+
+def faults(manifest: dict[str, Any]) -> list[str]:
+    return [f"{one.path}: {one.message}" for one in judge(manifest, Assumed()).findings]
 
 
 def argv_says(folder: Path, **trainer: Any) -> list[str]:
@@ -119,3 +127,52 @@ def test_of_many_faults_argv_says_the_first_and_their_number(tmp_path: Path) -> 
 def test_a_flag_that_the_images_miles_lacks_is_not_advised_to_be_made_fit() -> None:
     (fault,) = found(extraArgs="--fully-async")
     assert fault.message == "Miles 9a00364 knows no flag --fully-async; remove it"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("preset", "trainer.preset decides it"),
+        ("expertModelParallelSize", "trainer.parallelism.ep decides it"),
+        ("lora_rank", "trainer.lora.rank decides it"),
+        ("save", "storage.checkpoints decides it"),
+        ("maxSeqLen", "it belongs to spec.trainer.maxSeqLen"),
+        ("--rollout-batch-size", "did you mean rolloutBatchSize?"),
+        ("numRollouts", "did you mean numRollout?"),
+        ("useTis", "remove it, or write it as a flag into spec.trainer.extraArgs"),
+        ("name", "remove it, or write it as a flag into spec.trainer.extraArgs"),
+    ],
+)
+def test_a_name_in_the_wrong_place_is_told_where_it_belongs(name: str, says: str) -> None:
+    assert faults(smoke(config={name: 1})) == [f"spec.trainer.config.{name}: is no field of a HarborRLJob; {says}"]
+
+
+def test_each_documented_field_with_another_home_is_told_it() -> None:
+    homes = {field.name: about(field).home for field in dataclasses.fields(HarborFrameworkConfig)}
+    assert {name: HOMES[name] for name, home in homes.items() if home and name in HOMES} == {
+        name: home for name, home in homes.items() if home and name not in FOUND_BY_NAME
+    }
+
+
+FOUND_BY_NAME = {"recipe_args", "extra_args", "custom_config_yaml"}
+"""Their home has their name."""
+
+
+@pytest.mark.parametrize("kind", ["HarborRLjob", "HarborRLJobs", "Job", None])
+def test_a_job_whose_kind_is_misspelt_is_refused_and_not_passed_over(kind: str | None) -> None:
+    assert faults({**smoke(), "kind": kind}) == [f"kind: is {str(kind)!r}, must be HarborRLJob"]
+    group = "batch/v1" if kind == "Job" else "harborrl.dev/v1"
+    assert ("kind: is" in faults({**smoke(), "kind": kind, "apiVersion": group})[-1]) == (kind != "Job")
+
+
+def test_a_job_without_metadata_is_told_what_it_needs() -> None:
+    assert faults({**smoke(), "metadata": None}) == ["metadata.name: is required; add it"]
+
+
+def test_each_home_that_is_one_field_exists() -> None:
+    written = {home: faults({**smoke(), "spec": nested(home.split("."))}) for home in HOMES.values() if " " not in home}
+    assert [home for home, said in written.items() if any(f"spec.{home}: is no field" in one for one in said)] == []
+
+
+def nested(path: list[str]) -> Any:
+    return {path[0]: nested(path[1:])} if path else None

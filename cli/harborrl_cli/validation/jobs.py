@@ -11,8 +11,8 @@ from harborrl_cli.validation.trainer_side import Launched, config_warnings, laun
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import CHECKS
-from harborrl_operator.constants import KIND, LABEL_SANDBOXES, Reason
-from harborrl_operator.manifests.form import form_faults, metadata_of, stored_spec
+from harborrl_operator.constants import LABEL_SANDBOXES, Reason
+from harborrl_operator.manifests.form import form_faults, is_job, metadata_of, stored_spec
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.job import InvalidJobError, parse_job
 from harborrl_operator.observed import Observed, Surroundings
@@ -52,7 +52,7 @@ class Judged:
 
 def judge(value: Any, assumed: Assumed) -> Judged:
     """Never raises: a document of any content has findings."""
-    if not isinstance(value, dict) or value.get("kind") != KIND:
+    if not is_job(value):
         kind = value.get("kind") if isinstance(value, dict) else None
         said = f"{kind or 'a document without a kind'} is not judged here"
         return Judged(str(kind), is_job=False, findings=(Finding("", said, "note"),))

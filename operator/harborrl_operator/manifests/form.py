@@ -1,20 +1,32 @@
 """What the API server says of a manifest's form, operator or no operator."""
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from harborrl_operator.constants import API_VERSION
+from harborrl_operator.constants import API_VERSION, KIND
 from harborrl_operator.crd import custom_resource_definition
 from harborrl_operator.manifests import rules, structure
 from harborrl_operator.manifests.fault import Fault
+
+
+def is_job(document: Any) -> bool:
+    """Also what is meant to be one: with its group, or with its kind in other letters."""
+    if not isinstance(document, Mapping):
+        return False
+    kind, group = str(document.get("kind"))[:80], str(document.get("apiVersion")).partition("/")[0]
+    like = difflib.SequenceMatcher(None, kind.lower(), KIND.lower()).ratio()
+    return group == API_VERSION.partition("/")[0] or like > 0.8
 
 
 def form_faults(manifest: Mapping[str, Any]) -> Iterator[Fault]:
     """All of them, but for those that the CRD's rules find: they are asked where the schema is kept."""
     if manifest.get("apiVersion") != API_VERSION:
         yield Fault("apiVersion", f"is {manifest.get('apiVersion')!r}, must be {API_VERSION}")
+    if manifest.get("kind") != KIND:
+        yield Fault("kind", f"is {str(manifest.get('kind'))[:80]!r}, must be {KIND}")
     yield from rules.name_fault(metadata_of(manifest).get("name"))
     for name in manifest.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
         yield Fault(str(name), "is no field of a HarborRLJob; remove it")

@@ -96,7 +96,9 @@ def _tolerations(spec: Spec) -> Iterator[Fault]:
 
 
 def name_fault(name: Any) -> Iterator[Fault]:
-    if not isinstance(name, str) or len(name) > MAX_JOB_NAME or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+    if name is None:
+        yield Fault("metadata.name", "is required; add it")
+    elif not isinstance(name, str) or len(name) > MAX_JOB_NAME or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
         yield Fault(
             "metadata.name",
             f"is {str(name)[:80]!r}, must be at most {MAX_JOB_NAME} characters of a-z, 0-9 and '-', begin with a letter"

@@ -3,12 +3,12 @@
 Covers the keywords that `harborrl_operator.schema` lets into the CRD (a test compares them).
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harborrl_operator.manifests.fault import Fault
+from harborrl_operator.manifests.places import advice
 
 type Schema = Mapping[str, Any]
 
@@ -22,8 +22,9 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def faults(value: Any, schema: Schema, path: str) -> Iterator[Fault]:
-    """Faults of `value`; those of a part with the wrong type hide what is below it."""
+def faults(value: Any, schema: Schema, path: str, root: Schema | None = None) -> Iterator[Fault]:
+    """Faults of `value`; those of a part with the wrong type hide what is below it. `root`: schema of all fields."""
+    root = schema if root is None else root
     if value is None:
         yield Fault(path, "is null; give it a value, or leave it out")
         return
@@ -39,11 +40,11 @@ def faults(value: Any, schema: Schema, path: str) -> Iterator[Fault]:
         return
     yield from _scalar(value, schema, path)
     if isinstance(value, dict):
-        yield from _object(value, schema, path)
+        yield from _object(value, schema, path, root)
     if isinstance(value, list):
         yield from _sized(len(value), schema, path, "items", "Items")
         for at, item in enumerate(value):
-            yield from faults(item, schema.get("items", {}), f"{path}[{at}]")
+            yield from faults(item, schema.get("items", {}), f"{path}[{at}]", root)
 
 
 def pruned(value: Any, schema: Schema) -> Any:
@@ -58,7 +59,7 @@ def pruned(value: Any, schema: Schema) -> Any:
     return {name: pruned(part, known[name]) for name, part in value.items() if part is not None and name in known}
 
 
-def _object(value: Mapping[Any, Any], schema: Schema, path: str) -> Iterator[Fault]:
+def _object(value: Mapping[Any, Any], schema: Schema, path: str, root: Schema) -> Iterator[Fault]:
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return
     known, free = schema.get("properties", {}), schema.get("additionalProperties")
@@ -72,12 +73,11 @@ def _object(value: Mapping[Any, Any], schema: Schema, path: str) -> Iterator[Fau
         if name in known:
             # A field that is null is pruned, as if it had been left out.
             if part is not None:
-                yield from faults(part, known[name], where)
+                yield from faults(part, known[name], where, root)
         elif isinstance(free, Mapping):
-            yield from faults(part, free, where)
+            yield from faults(part, free, where, root)
         elif known:
-            near = difflib.get_close_matches(str(name), known, 1, 0.6)
-            yield Fault(where, f"is no field of a HarborRLJob; {f'did you mean {near[0]}?' if near else 'remove it'}")
+            yield Fault(where, f"is no field of a HarborRLJob; {advice(str(name), path, known, root)}")
 
 
 def _scalar(value: Any, schema: Schema, path: str) -> Iterator[Fault]:
