@@ -125,12 +125,16 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, str | None]]:
 
 
 _QUOTED = re.compile(r"(['\"]).*\1")
+_SIGN = re.compile(r"'(<[a-z ]+>|[^\w\s'\"]{1,2}|\\t)'")
+"""What PyYAML quotes and nobody has written: signs of YAML itself, a tab, the end of the text."""
 
 
 def _without_text(error: yaml.MarkedYAMLError) -> str:
     """Line and problem, never the text that PyYAML quotes: a secret that stands there by mistake would reach status."""
     line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-    return line + _QUOTED.sub("…", " ".join((error.problem or "cannot be parsed").split()))
+    problem = _SIGN.sub(r"`\1`", error.problem or "is no YAML")
+    advice = "write the value without its tag" if "constructor for the tag" in problem else "correct the YAML"
+    return f"{line}{_QUOTED.sub('…', ' '.join(problem.split()))}; {advice}"
 
 
 def _mapping(text: str) -> Mapping[str, Any]:
@@ -142,7 +146,7 @@ def _mapping(text: str) -> Mapping[str, Any]:
         raise InvalidArgumentsError(f"trainer.customConfigYaml: {_without_text(error)}") from None
     except Exception as error:  # noqa: BLE001 - PyYAML's constructors raise anything: KeyError for `!!bool x`, say
         said = _QUOTED.sub("…", " ".join(str(error).split())) or type(error).__name__
-        raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}") from None
+        raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}; correct the YAML") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):

@@ -176,3 +176,20 @@ def test_each_home_that_is_one_field_exists() -> None:
 
 def nested(path: list[str]) -> Any:
     return {path[0]: nested(path[1:])} if path else None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [1", "line 1: expected `,` or `]`, but got `<stream end>`; correct the YAML"),
+        ("seed: 1\n\tlr: 1", "line 2: found character `\\t` that cannot start any token; correct the YAML"),
+        ("a: !!python/object:x y", "line 1: could not determine a constructor for the tag …; write the value without"),
+        ("a: !x'y'hf_secret z", "line 1: could not determine a constructor for the tag …; write the value without"),
+        ("a: *hf_secret", "line 1: found undefined alias …; correct the YAML"),
+        ("a: !!float hf_secret", "could not convert string to float: …; correct the YAML"),
+    ],
+)
+def test_what_is_wrong_with_the_yaml_is_said_without_its_text(text: str, says: str) -> None:
+    (said,) = faults(smoke(customConfigYaml=text))
+    assert said.startswith(f"spec.trainer.customConfigYaml: {says}")
+    assert "hf_secret" not in said
