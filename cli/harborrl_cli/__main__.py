@@ -3,6 +3,7 @@
 import typer
 
 from harborrl_cli import argv, data, dumps, validate
+from harborrl_cli.output import whole_output
 
 app = typer.Typer(
     name="harborrl",
@@ -19,7 +20,8 @@ app.command("argv")(argv.argv)
 
 
 def main() -> None:
-    app()
+    with whole_output():
+        app()
 
 
 if __name__ == "__main__":

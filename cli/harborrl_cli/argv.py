@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harborrl_cli.printing import USAGE, complain, one_line_errors
+from harborrl_cli.printing import USAGE, complain, one_line_errors, say
 
 
 def argv(
@@ -23,4 +23,8 @@ def argv(
         complain("argv: give exactly one of --file and --preset")
         raise typer.Exit(USAGE)
     with one_line_errors():
-        raise typer.Exit(argv_command.argv(preset, file, sys.stdout, sys.stderr))
+        made, said = argv_command.argv(preset, file)
+    say(made)
+    sys.stdout.flush()
+    for line in said:
+        complain(line)

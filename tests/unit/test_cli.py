@@ -16,6 +16,8 @@ from harborrl_trainer.data.rows import STRIPPED_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("cli", "trainer", "operator"))}
+
 HEAVY = """
 import sys
 sys.argv = ["harborrl", "--help"]
@@ -42,7 +44,7 @@ def test_the_page_on_data_explains_each_cause_and_names_each_stripped_key() -> N
 def test_help_imports_nothing_that_a_command_needs() -> None:
     done = subprocess.run(  # noqa: S603 - our own interpreter with our own text
         [sys.executable, "-c", HEAVY],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("cli", "trainer", "operator"))},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=True,
@@ -88,3 +90,38 @@ def test_argv_of_a_file_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["argv", "--file", str(file)])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == f"{file}: is not UTF-8 (byte 3); save it as UTF-8\n"
+
+
+FULL = Path("/dev/full")
+SMOKE = str(ROOT / "examples" / "miles" / "smoke.yaml")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["harborrl_cli", "validate", SMOKE],
+        ["harborrl_cli", "argv", "--file", SMOKE],
+        ["harborrl_cli", "--help"],
+        ["harborrl_trainer", "argv", "--file", SMOKE],
+    ],
+)
+def test_results_that_do_not_fit_on_the_disk_are_no_verdict(words: list[str]) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run(  # noqa: S603 - our own interpreter with our own modules
+            [sys.executable, "-m", *words], env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    said = "standard output: cannot be written (No space left on device), what is there is not whole; make room where"
+    assert (done.returncode, done.stderr) == (74, f"{said} it goes\n")
+
+
+@pytest.mark.parametrize("module", ["harborrl_cli", "harborrl_trainer"])
+def test_a_reader_that_has_seen_enough_is_no_error(module: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        done = subprocess.run(  # noqa: S603 - same
+            [sys.executable, "-m", module, "argv", "--preset", "glm47-flash-sync"],
+            env=ENVIRONMENT, stdout=gone, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,7 +1,6 @@
 """What `harborrl validate` and `argv` say of one and the same Miles job: the smoke example with one change."""
 
 import dataclasses
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,7 @@ def faults(manifest: dict[str, Any]) -> list[str]:
 def argv_says(folder: Path, **trainer: Any) -> list[str]:
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump(smoke(**trainer)))
-    said = io.StringIO()
-    argv_command.argv(None, path, io.StringIO(), said)
-    return said.getvalue().splitlines()
+    return list(argv_command.argv(None, path).said)
 
 
 KEPT = [
@@ -114,7 +111,7 @@ def test_argv_refuses_a_form_that_validate_refuses_with_the_same_words(text: str
     path.write_text("\n".join(lines).replace("    maxSeqLen: 4096", f"    {text}"))
     assert says in CliRunner().invoke(app, ["validate", str(path)]).stdout
     with pytest.raises(ConfigurationError) as caught:
-        argv_command.argv(None, path, io.StringIO(), io.StringIO())
+        argv_command.argv(None, path)
     assert str(caught.value).startswith(f"{path}: {says}")
 
 

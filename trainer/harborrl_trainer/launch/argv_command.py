@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple
 
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
@@ -25,18 +25,25 @@ SHAPES = {"fixed": 1, "async": 8, "lora": 4}
 """Nodes of the documented run of each sizing."""
 
 
-def argv(preset: str | None, file: Path | None, out: TextIO, said: TextIO) -> int:
-    """Prints the launch of a preset's documented shape, or of a job document or manifest."""
+class Dry(NamedTuple):
+    """What is to be printed."""
+
+    whole: str
+    """One JSON object."""
+    said: tuple[str, ...]
+    """One line an adjustment, remark or quirk."""
+
+
+def argv(preset: str | None, file: Path | None) -> Dry:
+    """The launch of a preset's documented shape, or of a job document or manifest."""
     job, notes = _job(preset, file)
     made = launch(job, dry_start(job))
     whole: dict[str, Any] = {"argv": list(made.argv), "env": dict(made.env)}
     if made.files:
         whole["files"] = dict(made.files)
-    out.write(json.dumps(whole, indent=1) + "\n")
     adjusted = (*notes, *(f"adjusted: {_said(note)}" for note in made.adjustments if note not in made.remarks))
     remarks = (f"warning: {_said(note)}" for note in made.remarks)
-    said.writelines(line + "\n" for line in (*adjusted, *remarks, *_quirks(job)))
-    return 0
+    return Dry(json.dumps(whole, indent=1), (*adjusted, *remarks, *_quirks(job)))
 
 
 def dry_start(job: JobDocument) -> Start:
