@@ -21,6 +21,12 @@ from harborrl_trainer.launch import argv_command
 SMOKE = Path(__file__).resolve().parents[2] / "examples" / "miles" / "smoke.yaml"
 
 
+@pytest.fixture(autouse=True)
+def _operator_beside_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`argv` asks it in a process of its own."""
+    monkeypatch.setenv("PYTHONPATH", str(SMOKE.parents[2] / "operator"))
+
+
 def smoke(**trainer: Any) -> dict[str, Any]:
     made: dict[str, Any] = yaml.safe_load(SMOKE.read_text())
     made["spec"]["trainer"] |= trainer
