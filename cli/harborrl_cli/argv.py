@@ -12,10 +12,14 @@ from harborrl_cli.printing import USAGE, complain, one_line_errors, say
 def argv(
     file: Annotated[Path | None, typer.Option(help="A HarborRLJob manifest, or a job document.")] = None,
     preset: Annotated[str | None, typer.Option(help="A preset in its documented shape instead.")] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="One variable or flag a line instead of JSON, to lay beside a launcher.")
+    ] = False,
 ) -> None:
     """Print `{"argv": [...], "env": {...}}` as JSON; adjustments and warnings go to standard error, one a line.
 
-    The same as `python -m harborrl_trainer argv`.
+    With `--lines` two launches are compared by `diff`: a job with its preset, or with a launcher of your own. The
+    same as `python -m harborrl_trainer argv`.
     """
     from harborrl_trainer.launch import argv_command
 
@@ -23,7 +27,7 @@ def argv(
         complain("argv: give exactly one of --file and --preset")
         raise typer.Exit(USAGE)
     with one_line_errors():
-        made, said = argv_command.argv(preset, file)
+        made, said = argv_command.argv(preset, file, lines=lines)
     say(made)
     sys.stdout.flush()
     for line in said:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(module: str) -> None:
             env=ENVIRONMENT, stdout=gone, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_lines_of_argv_are_its_words_as_a_shell_reads_them() -> None:
+    preset = ["argv", "--preset", "glm47-flash-sync"]
+    whole = json.loads(CliRunner().invoke(app, preset).stdout)
+    lines = CliRunner().invoke(app, [*preset, "--lines"]).stdout.splitlines()
+    at = lines.index("train.py")
+    assert shlex.split("\n".join(lines[at:])) == whole["argv"]
+    assert shlex.split("\n".join(lines[:at])) == [f"{name}={value}" for name, value in sorted(whole["env"].items())]
+    assert "--rollout-batch-size 4" in lines
+    assert all(line.startswith("--") for line in lines[at + 1 :])

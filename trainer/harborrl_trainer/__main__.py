@@ -13,11 +13,14 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, override
+from typing import TYPE_CHECKING, NoReturn, override
 
 from harborrl_trainer.errors import ConfigurationError, StorageError
 from harborrl_trainer.failures import failure_of
 from harborrl_trainer.job import DEFAULT_PATH, JobDocument, read_job
+
+if TYPE_CHECKING:
+    from harborrl_trainer.launch.argv_command import Dry
 
 type Engine = Callable[[JobDocument, int, int], int]
 """Job, attempt and incarnation in, exit code out."""
@@ -39,7 +42,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         options = _parser().parse_args(arguments)
         if options.command == "argv":
-            return _print_argv(options.preset, options.file)
+            from harborrl_trainer.launch.argv_command import argv
+
+            return _print_argv(argv(options.preset, options.file, lines=options.lines))
         job = read_job(getattr(options, "config", None) or Path(environment.get("HARBORRL_JOB", DEFAULT_PATH)))
         return _dispatch(options, job, environment)
     except Exception as error:  # noqa: BLE001 - the outer wall: every failure becomes an exit code and a sentence
@@ -57,10 +62,7 @@ def _leave(*_: object) -> NoReturn:
     raise SystemExit(128 + signal.SIGTERM)
 
 
-def _print_argv(preset: str | None, file: Path | None) -> int:
-    from harborrl_trainer.launch.argv_command import argv
-
-    made = argv(preset, file)
+def _print_argv(made: "Dry") -> int:
     try:
         sys.stdout.write(f"{made.whole}\n")
         sys.stdout.flush()
@@ -149,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     source = argv.add_mutually_exclusive_group(required=True)
     source.add_argument("--preset", metavar="NAME", help="a preset in its documented shape")
     source.add_argument("--file", type=Path, help="a job document (JSON) or a HarborRLJob (YAML)")
+    argv.add_argument("--lines", action="store_true", help="one variable or flag a line instead of JSON, for diff")
     commands.add_parser("supervise", help="the sidecar: submit the driver once, follow it, report progress")
     return parser
 

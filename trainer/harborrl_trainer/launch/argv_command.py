@@ -1,11 +1,12 @@
 """`python -m harborrl_trainer argv`: what a job would start, before a GPU is spent.
 
-Standard output is one JSON object with `argv` and `env`, and `files` where there are some; every adjustment and every
-quirk goes to standard error, one a line. A manifest is resolved by the operator package, in a process of its own: the
-parts share data, not modules (docs/decisions/0082).
+Standard output is one JSON object with `argv` and `env`, and `files` where there are some, or lines to lay beside a
+launcher; every adjustment and every quirk goes to standard error, one a line. A manifest is resolved by the operator
+package, in a process of its own: the parts share data, not modules (docs/decisions/0082).
 """
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument, parse_job
 from harborrl_trainer.launch.plan import launch
 from harborrl_trainer.launch.presets import Preset, presets
-from harborrl_trainer.launch.seam import Adjustment, Start
+from harborrl_trainer.launch.seam import Adjustment, Launch, Start
 from harborrl_trainer.launch.versions import versions
+from harborrl_trainer.launch.words import arguments_of
 from harborrl_trainer.layout import RunLayout
 
 SHAPES = {"fixed": 1, "async": 8, "lora": 4}
@@ -29,21 +31,32 @@ class Dry(NamedTuple):
     """What is to be printed."""
 
     whole: str
-    """One JSON object."""
+    """One JSON object, or lines."""
     said: tuple[str, ...]
     """One line an adjustment, remark or quirk."""
 
 
-def argv(preset: str | None, file: Path | None) -> Dry:
+def argv(preset: str | None, file: Path | None, *, lines: bool = False) -> Dry:
     """The launch of a preset's documented shape, or of a job document or manifest."""
     job, notes = _job(preset, file)
     made = launch(job, dry_start(job))
+    adjusted = (*notes, *(f"adjusted: {_said(note)}" for note in made.adjustments if note not in made.remarks))
+    remarks = (f"warning: {_said(note)}" for note in made.remarks)
+    return Dry(_lines(made) if lines else _json(made), (*adjusted, *remarks, *_quirks(job)))
+
+
+def _json(made: Launch) -> str:
     whole: dict[str, Any] = {"argv": list(made.argv), "env": dict(made.env)}
     if made.files:
         whole["files"] = dict(made.files)
-    adjusted = (*notes, *(f"adjusted: {_said(note)}" for note in made.adjustments if note not in made.remarks))
-    remarks = (f"warning: {_said(note)}" for note in made.remarks)
-    return Dry(json.dumps(whole, indent=1), (*adjusted, *remarks, *_quirks(job)))
+    return json.dumps(whole, indent=1)
+
+
+def _lines(made: Launch) -> str:
+    """Each variable, then the script, then each flag with its values, all as a shell reads them."""
+    script, *words = made.argv
+    variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(made.env.items())]
+    return "\n".join([*variables, script, *(shlex.join(argument.words()) for argument in arguments_of(words))])
 
 
 def dry_start(job: JobDocument) -> Start:
