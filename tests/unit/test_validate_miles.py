@@ -196,3 +196,9 @@ def test_what_is_wrong_with_the_yaml_is_said_without_its_text(text: str, says: s
     (said,) = faults(smoke(customConfigYaml=text))
     assert said.startswith(f"spec.trainer.customConfigYaml: {says}")
     assert "hf_secret" not in said
+
+
+def test_argv_says_each_adjustment_once(tmp_path: Path) -> None:
+    fields = [line.split(": ")[1] for line in argv_says(tmp_path)]
+    assert {"checkpoint on request", "traces/trajectory", "agentServer.maxConcurrent"} <= set(fields)
+    assert len(fields) == len(set(fields))

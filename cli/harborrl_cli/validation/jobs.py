@@ -7,7 +7,7 @@ from typing import Any
 
 from harborrl_cli.validation.data import check_data
 from harborrl_cli.validation.findings import Finding, field_of, told
-from harborrl_cli.validation.trainer_side import Launched, config_warnings, launched
+from harborrl_cli.validation.trainer_side import Launched, adjustments, config_warnings, launched
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import CHECKS
@@ -69,18 +69,9 @@ def judge(value: Any, assumed: Assumed) -> Judged:
     except (InvalidJobError, InvalidArgumentsError) as error:
         return Judged(name, is_job=True, findings=(told(str(error)),))
     started = launched(resolved)
+    made = [{"field": one.what, "value": one.value, "reason": one.reason} for one in adjustments(resolved, started)]
     findings = tuple(_substance(job, resolved, assumed, started))
-    return Judged(name, is_job=True, findings=findings, adjustments=tuple(_adjustments(resolved, started)))
-
-
-def _adjustments(resolved: ResolvedJob, started: Launched) -> Iterator[Mapping[str, str]]:
-    """Of what both set, the trainer's reason is the fuller one."""
-    again = {note.what for note in started.adjustments}
-    for one in resolved.adjustments:
-        if one.field not in again:
-            yield {"field": one.field, "value": one.value, "reason": one.reason}
-    for note in started.adjustments:
-        yield {"field": note.what, "value": note.value, "reason": note.reason}
+    return Judged(name, is_job=True, findings=findings, adjustments=tuple(made))
 
 
 def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, started: Launched) -> Iterator[Finding]:

@@ -13,8 +13,8 @@ from harborrl_operator.resolve import ResolvedJob
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import parse_job
-from harborrl_trainer.launch import Adjustment, launch
-from harborrl_trainer.launch.argv_command import dry_start
+from harborrl_trainer.launch import Adjustment, Launch, launch
+from harborrl_trainer.launch.argv_command import dry_start, said_once
 
 _RAW = ("recipe_args", "extra_args", "custom_config_yaml")
 _REFUSED_ELSEWHERE = ("global_batch_size",)
@@ -44,7 +44,8 @@ class Launched(NamedTuple):
     """I7, whole: its first fault."""
     remarks: tuple[Finding, ...] = ()
     """Raw arguments that are kept, and hardly meant."""
-    adjustments: tuple[Adjustment, ...] = ()
+    made: Launch | None = None
+    """None with engine native, and where there is a fault."""
 
 
 def launched(job: ResolvedJob) -> Launched:
@@ -55,8 +56,13 @@ def launched(job: ResolvedJob) -> Launched:
         made = launch(document, dry_start(document))
     except ConfigurationError as error:
         return Launched(told(str(error), "ArgumentConflict"))
-    adjustments = tuple(note for note in made.adjustments if note not in made.remarks)
-    return Launched(None, tuple(_remark(note) for note in made.remarks), adjustments)
+    return Launched(None, tuple(_remark(note) for note in made.remarks), made)
+
+
+def adjustments(job: ResolvedJob, started: Launched) -> list[Adjustment]:
+    """What operator and launch set that the job leaves open."""
+    notes = [Adjustment(one.field, one.value, one.reason) for one in job.adjustments]
+    return said_once(notes, started.made) if started.made else notes
 
 
 def _remark(note: Adjustment) -> Finding:

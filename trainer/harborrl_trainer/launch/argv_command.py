@@ -9,9 +9,11 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic.alias_generators import to_camel
 
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
@@ -40,9 +42,15 @@ def argv(preset: str | None, file: Path | None, *, lines: bool = False) -> Dry:
     """The launch of a preset's documented shape, or of a job document or manifest."""
     job, notes = _job(preset, file)
     made = launch(job, dry_start(job))
-    adjusted = (*notes, *(f"adjusted: {_said(note)}" for note in made.adjustments if note not in made.remarks))
+    adjusted = (f"adjusted: {_said(note)}" for note in said_once(notes, made))
     remarks = (f"warning: {_said(note)}" for note in made.remarks)
     return Dry(_lines(made) if lines else _json(made), (*adjusted, *remarks, *_quirks(job)))
+
+
+def said_once(notes: Sequence[Adjustment], made: Launch) -> list[Adjustment]:
+    """What the operator adjusted, then the launch; of what both did, the launch's reason is the fuller one."""
+    own = [note for note in made.adjustments if note not in made.remarks]
+    return [*(note for note in notes if note.what not in {one.what for one in own}), *own]
 
 
 def _json(made: Launch) -> str:
@@ -65,7 +73,7 @@ def dry_start(job: JobDocument) -> Start:
     return Start(1, 1, traces=mine.traces, checkpoints=mine.checkpoints, files=mine.checkpoints / "launch")
 
 
-def _job(preset: str | None, file: Path | None) -> tuple[JobDocument, list[str]]:
+def _job(preset: str | None, file: Path | None) -> tuple[JobDocument, list[Adjustment]]:
     if preset is not None:
         known = presets().get(preset)
         if known is None:
@@ -86,7 +94,7 @@ def _job(preset: str | None, file: Path | None) -> tuple[JobDocument, list[str]]
     return _resolved(file)
 
 
-def _resolved(file: Path) -> tuple[JobDocument, list[str]]:
+def _resolved(file: Path) -> tuple[JobDocument, list[Adjustment]]:
     command = [sys.executable, "-m", "harborrl_operator.document", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
     if "No module named" in done.stderr and "harborrl_operator" in done.stderr:
@@ -97,7 +105,7 @@ def _resolved(file: Path) -> tuple[JobDocument, list[str]]:
     if done.returncode != 0:
         raise ConfigurationError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{file}: unreadable")
     whole = json.loads(done.stdout)
-    notes = [f"adjusted: {one['field']}: {one['value']} ({one['reason']})" for one in whole["adjustments"]]
+    notes = [Adjustment(one["field"], one["value"], one["reason"]) for one in whole["adjustments"]]
     return parse_job(json.dumps(whole["document"]), str(file)), notes
 
 
@@ -132,4 +140,4 @@ def _said(note: Adjustment) -> str:
 def _quirks(job: JobDocument) -> Iterator[str]:
     raw = HarborFrameworkConfig(recipe_args=job.recipe_args, extra_args=job.extra_args)
     for quirk in warnings_of(raw):
-        yield f"warning: {quirk.field}: {quirk.message}"
+        yield f"warning: trainer.{to_camel(quirk.field)}: {quirk.message}"
