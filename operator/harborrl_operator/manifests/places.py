@@ -16,6 +16,7 @@ HOMES: Mapping[str, str] = {
     "eval_prompt_data": "eval.jsonl",
     "expert_model_parallel_size": "trainer.parallelism.ep",
     "expert_tensor_parallel_size": "trainer.parallelism.etp",
+    "fully_async": "trainer.mode",
     "gpus_per_node": "trainer.gpusPerNode",
     "harbor_install_command": "agentServer.image",
     "image_run_commands": "trainer.image",
