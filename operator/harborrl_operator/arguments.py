@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from harborrl_operator.argument_names import COUNTS, KNOWN
+from harborrl_operator.manifests.reading import Counting
 from harborrl_operator.miles_table import RESERVED
 from harborrl_operator.models.trainer import TrainerSpec
 
@@ -139,7 +140,8 @@ def _without_text(error: yaml.MarkedYAMLError) -> str:
 
 def _mapping(text: str) -> Mapping[str, Any]:
     try:
-        loaded = yaml.safe_load(text) if text.strip() else {}
+        loader = Counting(text)
+        loaded = loader.get_single_data()
     except RecursionError:
         raise InvalidArgumentsError("trainer.customConfigYaml is nested too deeply") from None
     except yaml.MarkedYAMLError as error:
@@ -147,6 +149,8 @@ def _mapping(text: str) -> Mapping[str, Any]:
     except Exception as error:  # noqa: BLE001 - PyYAML's constructors raise anything: KeyError for `!!bool x`, say
         said = _QUOTED.sub("…", " ".join(str(error).split())) or type(error).__name__
         raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}; correct the YAML") from None
+    if loader.repeated:
+        raise InvalidArgumentsError(f"trainer.customConfigYaml: {loader.repeated[0]}")
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):

@@ -278,6 +278,7 @@ def test_the_smallest_value_that_passes_passes(changes: dict[str, Any]) -> None:
         ("customConfigYaml", "a: !!int ''", "trainer.customConfigYaml"),
         ("customConfigYaml", "[" * 5000, "nested too deeply"),
         ("customConfigYaml", "- a", "must be a mapping"),
+        ("customConfigYaml", "seed: 1\nlr: 2\nseed: 2", "line 3: key 'seed' stands there twice; remove one"),
     ],
     ids=lambda value: value[:40],
 )

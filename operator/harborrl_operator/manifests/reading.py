@@ -21,7 +21,9 @@ class Document:
     faults: tuple[Fault, ...] = ()
 
 
-class _Loader(yaml.SafeLoader):
+class Counting(yaml.SafeLoader):
+    """PyYAML's own reading, which takes the last of equal keys, and remembers that there were several."""
+
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self.repeated: list[str] = []
@@ -35,6 +37,10 @@ class _Loader(yaml.SafeLoader):
                 self.repeated.append(f"line {key.start_mark.line + 1}: key {name!r} stands there twice; remove one")
             seen.add(name)
         return super().construct_mapping(node, deep)
+
+
+class _Loader(Counting):
+    pass
 
 
 _Loader.yaml_implicit_resolvers = {
