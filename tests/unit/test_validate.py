@@ -17,7 +17,7 @@ from harborrl_cli.__main__ import app
 from harborrl_cli.validation.jobs import Assumed, judge
 from harborrl_operator.crd import custom_resource_definition
 from harborrl_operator.manifests import rules, structure
-from harborrl_operator.manifests.reading import documents
+from harborrl_operator.manifests.reading import LARGEST, MOST_NODES, documents
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = ROOT / "examples" / "quickstart" / "bad"
@@ -216,6 +216,30 @@ DOUBLING = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pa
 def test_yaml_that_cannot_be_read_is_a_finding_with_its_line(text: str, message: str) -> None:
     *_, last = documents(text)
     assert message in last.faults[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("".join(f"k{at}: 1\n" for at in range(MOST_NODES)), "has more than 100000 values, and the API server takes"),
+        (f"a: {'x' * LARGEST}", f"is an object of {LARGEST + 9} bytes, and the API server takes {LARGEST}; make it"),
+    ],
+    ids=["many", "long"],
+)
+def test_what_no_api_server_stores_is_too_large_and_not_full_of_aliases(text: str, message: str) -> None:
+    (found,) = documents(f"{text}\n")
+    assert found.faults[0].message.startswith(message)
+
+
+def test_a_long_comment_is_no_part_of_the_object() -> None:
+    (found,) = documents(f"# {'x' * LARGEST}\na: 1\n")
+    assert (found.value, found.faults) == ({"a": 1}, ())
+
+
+def test_of_very_many_unknown_fields_some_are_named() -> None:
+    found = said(job(merged(SPEC, {f"unknown{at}": 1 for at in range(50)})))
+    assert len(found) == 21
+    assert found[-1] == "spec: has 30 more that are no field of a HarborRLJob; remove them"
 
 
 def test_yaml_is_read_as_kubectl_reads_it() -> None:

@@ -1,5 +1,6 @@
 """YAML as kubectl reads it, where PyYAML reads it otherwise: `1e-6` is a number, dates are text, a key stands once."""
 
+import json
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ import yaml
 
 from harborrl_operator.manifests.fault import Fault
 
-LARGEST = 100_000
-"""Nodes of a document: etcd takes 1.5 MiB."""
+LARGEST = 1_572_864
+"""Bytes of an object as JSON that etcd takes."""
+MOST_NODES = 100_000
+"""Of a document: more than fit into LARGEST with a name that is known."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +24,24 @@ class Document:
     faults: tuple[Fault, ...] = ()
 
 
+class TooLargeError(Exception):
+    """More than MOST_NODES."""
+
+
 class Counting(yaml.SafeLoader):
     """PyYAML's own reading, which takes the last of equal keys, and remembers that there were several."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self.repeated: list[str] = []
+        self.composed = 0
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.composed += 1
+        if self.composed > MOST_NODES:
+            raise TooLargeError
+        return super().compose_node(parent, index)
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -60,18 +75,24 @@ def documents(text: str) -> Iterator[Document]:
         while loader.check_node():
             number += 1
             yield _constructed(loader, number, loader.get_node())
+    except TooLargeError:
+        said = f"has more than {MOST_NODES} values, and the API server takes {LARGEST} bytes; make it smaller"
+        yield Document(number, None, (Fault("", said),))
     except (yaml.YAMLError, RecursionError) as error:
         yield Document(number + 1, None, (Fault("", f"{_said(error)}; correct the YAML"),))
 
 
 def _constructed(loader: _Loader, number: int, node: Any) -> Document:
-    loader.repeated = []
+    loader.repeated, loader.composed = [], 0
     try:
-        if _unfolded(node, {}) > LARGEST:
+        if _unfolded(node, {}) > MOST_NODES:
             return Document(number, None, (Fault("", "its aliases unfold without end; write it without them"),))
         value = loader.construct_document(node)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         return Document(number, None, (Fault("", f"{_said(error)}; correct the YAML"),))
+    if (size := len(json.dumps(value, default=str, skipkeys=True))) > LARGEST:
+        said = f"is an object of {size} bytes, and the API server takes {LARGEST}; make it smaller"
+        return Document(number, None, (Fault("", said),))
     return Document(number, value, tuple(Fault("", said) for said in loader.repeated))
 
 

@@ -12,6 +12,9 @@ from harborrl_operator.manifests.places import advice
 
 type Schema = Mapping[str, Any]
 
+NAMED = 20
+"""Unknown fields of one object that are named: a file of nothing else is no manifest."""
+
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
     "boolean": (bool,),
@@ -68,6 +71,8 @@ def _object(value: Mapping[Any, Any], schema: Schema, path: str, root: Schema) -
             yield Fault(f"{path}.{name}", "is required; add it")
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
         yield Fault(path, f"has {len(value)} entries, may have at most {schema['maxProperties']}; remove some")
+    if known and not isinstance(free, Mapping):
+        yield from _unknown([name for name in value if name not in known], path, known, root)
     for name, part in value.items():
         where = f"{path}.{name}"
         if name in known:
@@ -76,8 +81,13 @@ def _object(value: Mapping[Any, Any], schema: Schema, path: str, root: Schema) -
                 yield from faults(part, known[name], where, root)
         elif isinstance(free, Mapping):
             yield from faults(part, free, where, root)
-        elif known:
-            yield Fault(where, f"is no field of a HarborRLJob; {advice(str(name), path, known, root)}")
+
+
+def _unknown(names: list[Any], path: str, known: Schema, root: Schema) -> Iterator[Fault]:
+    for name in names[:NAMED]:
+        yield Fault(f"{path}.{name}", f"is no field of a HarborRLJob; {advice(str(name), path, known, root)}")
+    if len(names) > NAMED:
+        yield Fault(path, f"has {len(names) - NAMED} more that are no field of a HarborRLJob; remove them")
 
 
 def _scalar(value: Any, schema: Schema, path: str) -> Iterator[Fault]:
