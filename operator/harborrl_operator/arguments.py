@@ -150,7 +150,8 @@ def _mapping(text: str) -> Mapping[str, Any]:
         said = _QUOTED.sub("…", " ".join(str(error).split())) or type(error).__name__
         raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}; correct the YAML") from None
     if loader.repeated:
-        raise InvalidArgumentsError(f"trainer.customConfigYaml: {loader.repeated[0]}")
+        again = loader.repeated[0]
+        raise InvalidArgumentsError(f"trainer.customConfigYaml: line {again.line}: {again.message}")
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):

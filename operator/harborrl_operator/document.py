@@ -15,7 +15,7 @@ from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.constants import KIND
 from harborrl_operator.manifests.fault import Fault
 from harborrl_operator.manifests.form import form_faults, is_job, metadata_of, stored_spec
-from harborrl_operator.manifests.reading import documents
+from harborrl_operator.manifests.reading import Document, documents
 from harborrl_operator.models import InvalidJobError, Settings, parse_job
 from harborrl_operator.resolve import resolve
 
@@ -35,25 +35,27 @@ def document_of(manifest: Mapping[str, Any], settings: Settings) -> dict[str, An
 
 def read_manifest(text: str, source: str) -> Mapping[str, Any]:
     """The one HarborRLJob among the documents of a YAML text, whose form is right."""
-    found: list[Mapping[str, Any]] = []
+    found: list[Document] = []
     for document in documents(text):
-        _refuse(source, document.faults)
+        _refuse(source, document, document.faults)
         if is_job(document.value):
-            found.append(document.value)
+            found.append(document)
     if len(found) != 1:
         raise InvalidJobError(f"{source}: {len(found)} objects of kind {KIND}. Name a file with one.")
-    _refuse(source, tuple(form_faults(found[0])))
-    return found[0]
+    (job,) = found
+    _refuse(source, job, tuple(form_faults(job.value)))
+    manifest: Mapping[str, Any] = job.value
+    return manifest
 
 
-def _refuse(source: str, faults: Sequence[Fault]) -> None:
+def _refuse(source: str, document: Document, faults: Sequence[Fault]) -> None:
     """The first one, and how many there are: a file of any length has one line."""
     if not faults:
         return
-    path, message = faults[0]
-    where = f"{source}: {path}" if path else source
+    path, message, line = faults[0]
+    where = f"{source}:{line or document.line_of(path)}: {path}{': ' if path else ''}"
     more = f" (and {len(faults) - 1} more; harborrl validate names each)" if len(faults) > 1 else ""
-    raise InvalidJobError(f"{where}: {message}{more}")
+    raise InvalidJobError(f"{where}{message}{more}")
 
 
 def main(arguments: list[str]) -> int:

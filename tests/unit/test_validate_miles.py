@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_why_raw_text_cannot_be_split_is_said_with_its_line(text: str, says: str
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("maxSeqLen: 4096\n    maxSeqLen: 8192", "line 10: key 'maxSeqLen' stands there twice; remove one"),
+        ("maxSeqLen: 4096\n    maxSeqLen: 8192", "key 'maxSeqLen' stands there twice; remove one"),
         ("gpusPerNode: '8'", "spec.trainer.gpusPerNode: is the text '8', must be a whole number; remove the quotes"),
         ("maxSeqLem: 4096", "spec.trainer.maxSeqLem: is no field of a HarborRLJob; did you mean maxSeqLen?"),
         ("resources: {limits: {memory: 1.5}}", "spec.trainer.resources.limits.memory: is 1.5, must be a whole number"),
@@ -118,7 +119,7 @@ def test_argv_refuses_a_form_that_validate_refuses_with_the_same_words(text: str
     assert says in CliRunner().invoke(app, ["validate", str(path)]).stdout
     with pytest.raises(ConfigurationError) as caught:
         argv_command.argv(None, path)
-    assert str(caught.value).startswith(f"{path}: {says}")
+    assert re.match(rf"{re.escape(str(path))}:[0-9]+: {re.escape(says)}", str(caught.value))
 
 
 def test_of_many_faults_argv_says_the_first_and_their_number(tmp_path: Path) -> None:

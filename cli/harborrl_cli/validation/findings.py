@@ -20,6 +20,8 @@ class Finding:
     severity: Severity = "refused"
     reason: str = ""
     """The operator's condition reason, where there is one."""
+    line: int = 0
+    """Within the file, from 1; 0: that of the path."""
 
 
 def told(message: str, reason: str = "") -> Finding:

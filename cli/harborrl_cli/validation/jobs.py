@@ -59,7 +59,7 @@ def judge(value: Any, assumed: Assumed) -> Judged:
     metadata = metadata_of(value)
     namespace = str(metadata.get("namespace") or assumed.namespace)
     name = f"{namespace}/{metadata.get('name')}"
-    found = tuple(Finding(*fault) for fault in form_faults(value))
+    found = tuple(Finding(fault.path, fault.message) for fault in form_faults(value))
     if found:
         return Judged(name, is_job=True, findings=found)
     identity = {"uid": "0" * 8, **metadata, "namespace": namespace}

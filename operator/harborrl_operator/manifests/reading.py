@@ -22,6 +22,24 @@ class Document:
     """From 1, within its file; empty documents count."""
     value: Any
     faults: tuple[Fault, ...] = ()
+    node: yaml.Node | None = None
+    """What `value` was made from: it knows its lines."""
+
+    def line_of(self, path: str) -> int:
+        """From 1, within the file: of the field, or of the nearest one around it that is written."""
+        node, line = self.node, self.node.start_mark.line if self.node else 0
+        for step in re.findall(r"[^.\[\]]+", path):
+            if isinstance(node, yaml.MappingNode):
+                found = next((pair for pair in node.value if pair[0].value == step), None)
+                if found is None:
+                    break
+                line, node = found[0].start_mark.line, found[1]
+            elif isinstance(node, yaml.SequenceNode) and step.isdecimal() and int(step) < len(node.value):
+                node = node.value[int(step)]
+                line = node.start_mark.line
+            else:
+                break
+        return line + 1
 
 
 class TooLargeError(Exception):
@@ -33,7 +51,7 @@ class Counting(yaml.SafeLoader):
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
-        self.repeated: list[str] = []
+        self.repeated: list[Fault] = []
         self.composed = 0
 
     @override
@@ -49,7 +67,8 @@ class Counting(yaml.SafeLoader):
         for key, _ in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else None
             if name is not None and name in seen and name != "<<":
-                self.repeated.append(f"line {key.start_mark.line + 1}: key {name!r} stands there twice; remove one")
+                said = f"key {name!r} stands there twice; remove one"
+                self.repeated.append(Fault("", said, key.start_mark.line + 1))
             seen.add(name)
         return super().construct_mapping(node, deep)
 
@@ -68,7 +87,7 @@ _Loader.add_implicit_resolver(
 
 
 def documents(text: str) -> Iterator[Document]:
-    """Every document; what cannot be parsed ends the file with a finding."""
+    """Every document; what cannot be parsed ends the file with a fault."""
     number = 0
     try:
         loader = _Loader(text)
@@ -79,21 +98,31 @@ def documents(text: str) -> Iterator[Document]:
         said = f"has more than {MOST_NODES} values, and the API server takes {LARGEST} bytes; make it smaller"
         yield Document(number, None, (Fault("", said),))
     except (yaml.YAMLError, RecursionError) as error:
-        yield Document(number + 1, None, (Fault("", f"{_said(error)}; correct the YAML"),))
+        yield Document(max(number, 1), None, (_unreadable(error),))
 
 
 def _constructed(loader: _Loader, number: int, node: Any) -> Document:
     loader.repeated, loader.composed = [], 0
+    fault = None
+    value = None
     try:
         if _unfolded(node, {}) > MOST_NODES:
-            return Document(number, None, (Fault("", "its aliases unfold without end; write it without them"),))
-        value = loader.construct_document(node)
+            fault = Fault("", "its aliases unfold without end; write it without them")
+        else:
+            value = loader.construct_document(node)
+            fault = _too_long(value)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        return Document(number, None, (Fault("", f"{_said(error)}; correct the YAML"),))
-    if (size := len(json.dumps(value, default=str, skipkeys=True))) > LARGEST:
-        said = f"is an object of {size} bytes, and the API server takes {LARGEST}; make it smaller"
-        return Document(number, None, (Fault("", said),))
-    return Document(number, value, tuple(Fault("", said) for said in loader.repeated))
+        fault = _unreadable(error)
+    if fault is not None:
+        return Document(number, None, (fault,), node)
+    return Document(number, value, tuple(loader.repeated), node)
+
+
+def _too_long(value: Any) -> Fault | None:
+    size = len(json.dumps(value, default=str, skipkeys=True))
+    if size <= LARGEST:
+        return None
+    return Fault("", f"is an object of {size} bytes, and the API server takes {LARGEST}; make it smaller")
 
 
 def _unfolded(node: Any, known: dict[int, float]) -> float:
@@ -106,10 +135,11 @@ def _unfolded(node: Any, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-def _said(error: Exception) -> str:
+def _unreadable(error: Exception) -> Fault:
     """Line and problem, never the text around it: it may hold what should have been a secret."""
     if isinstance(error, RecursionError):
-        return "is nested too deeply"
+        return Fault("", "is nested too deeply; correct the YAML")
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {' '.join((error.problem or 'cannot be parsed').split())}"
-    return " ".join(str(error).split())[:200]
+        said = " ".join((error.problem or "cannot be parsed").split())
+        return Fault("", f"{said}; correct the YAML", error.problem_mark.line + 1)
+    return Fault("", f"{' '.join(str(error).split())[:200]}; correct the YAML")
