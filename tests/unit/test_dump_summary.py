@@ -193,9 +193,19 @@ def test_what_a_file_says_does_not_speak_to_the_terminal(tmp_path: Path) -> None
     assert "\x1b" not in done.stdout
 
 
-def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
-    done = harborrl("summary", tmp_path / "nothing")
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+@pytest.mark.parametrize("command", ["list", "summary"])
+def test_a_folder_that_is_none_is_one_line(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, said in (("nothing", "there is no such folder; name"), ("file", "is no folder; name")):
+        done = harborrl(command, tmp_path / name)
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+        assert done.stderr.startswith(f"{tmp_path / name}: {said}")
+
+
+def test_checkpoints_that_are_named_wrong_change_no_answer_in_silence(tmp_path: Path) -> None:
+    done = harborrl("list", write_run(tmp_path / "run"), "--checkpoints", tmp_path / "nothing")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{tmp_path / 'nothing'}: holds no index.json, which says whose rollouts count; name")
 
 
 @pytest.mark.parametrize("command", ["list", "summary"])
