@@ -1,6 +1,7 @@
 """What runs have dumped, as tables and documents: whose rollouts count, what is in them, how two runs differ."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,21 @@ def test_summary_gives_a_row_a_rollout_and_one_line_for_what_it_refuses(tmp_path
     assert (second["turns"], second["trials"]["trials"]) == (1, 1)
     assert refused["statistics"] is None
     assert run["total"] == {"rollouts": 2, "samples": 4, "statuses": {"completed": 4}, "rewardMean": 0.5}
+
+
+def test_only_a_dump_that_may_be_half_is_excused_by_its_age(tmp_path: Path) -> None:
+    traces = tmp_path / "rollout_data"
+    hostile, torn = write_hostile(write_rollout(traces / "0.pt", []), "false", archive=True), traces / "1.pt"
+    torn.write_bytes(b"")
+    for path in (hostile, torn):
+        os.utime(path, (4e9, 4e9))  # young, however slow the machine is
+    (traces / "2.pt").mkdir()
+    said = harborrl("summary", tmp_path).stderr.splitlines()
+    young = "it is younger than 10 s and may not be whole yet"
+    assert said == [
+        f"{hostile}: names posix.system, which is in no dump: opening it elsewhere may run its code",
+        f"{torn}: is torn, still being written, or no dump (it ends too early); {young}",
+    ]
 
 
 def test_summary_for_people_and_of_the_newest_alone(tmp_path: Path) -> None:
