@@ -9,7 +9,7 @@ from typing import override
 from harborrl_cli.printing import OK, UNWRITTEN, complain
 
 
-class UnwrittenError(Exception):
+class UnwrittenError(OSError):
     """Standard output takes no more, as on a full disk."""
 
 
@@ -23,7 +23,7 @@ def _writing() -> Iterator[None]:
         raise SystemExit(OK) from None
     except OSError as error:
         sys.stdout = None
-        raise UnwrittenError(error.strerror or str(error)) from error
+        raise UnwrittenError(error.errno, error.strerror or str(error)) from error
 
 
 class _Output(io.TextIOWrapper):
@@ -54,5 +54,6 @@ def whole_output() -> Iterator[None]:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except UnwrittenError as error:
-        complain(f"standard output: cannot be written ({error}), what is there is not whole; make room where it goes")
+        said = f"standard output: cannot be written ({error.strerror}), what is there is not whole"
+        complain(f"{said}; make room where it goes")
         raise SystemExit(UNWRITTEN) from None

@@ -90,9 +90,7 @@ def _tolerations(spec: Spec) -> Iterator[Fault]:
         if exists and toleration.get("value"):
             yield Fault(path, "operator Exists takes no value: remove it, or use Equal")
         if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
-            yield Fault(
-                path, "tolerationSeconds is for effect NoExecute alone: set that effect, or remove the seconds"
-            )
+            yield Fault(path, "tolerationSeconds is for effect NoExecute alone: set that effect, or remove the seconds")
 
 
 def name_fault(name: Any) -> Iterator[Fault]:
