@@ -18,13 +18,17 @@ def argv(
 ) -> None:
     """Print `{"argv": [...], "env": {...}}` as JSON; adjustments and warnings go to standard error, one a line.
 
-    With `--lines` two launches are compared by `diff`: a job with its preset, or with a launcher of your own. The
-    same as `python -m harborrl_trainer argv`.
+    With `--lines` two launches are compared by `diff`: a job with its preset, or with a launcher of your own. What
+    `python -m harborrl_trainer argv` prints, with the exit codes of this command line.
     """
     from harborrl_trainer.launch import argv_command
+    from harborrl_trainer.launch.presets import presets
 
     if (file is None) == (preset is None):
         complain("argv: give exactly one of --file and --preset")
+        raise typer.Exit(USAGE)
+    if preset is not None and preset not in presets():
+        complain(f"--preset: there is no '{preset}'; choose one of {', '.join(presets())}")
         raise typer.Exit(USAGE)
     with one_line_errors():
         made, said = argv_command.argv(preset, file, lines=lines)

@@ -82,7 +82,13 @@ def test_argv_is_what_the_trainer_prints() -> None:
     assert done.exit_code == 0
     assert json.loads(done.stdout)["argv"][0] == "train.py"
     refused = CliRunner().invoke(app, ["argv", "--preset", "nothing"])
-    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_the_version_is_said() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("harborrl")
 
 
 def test_argv_of_a_file_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:

@@ -199,6 +199,11 @@ def test_what_is_wrong_with_the_yaml_is_said_without_its_text(text: str, says: s
     assert "hf_secret" not in said
 
 
+def test_no_line_says_its_place_twice() -> None:
+    said = faults(smoke(env=[{"name": "NOTE", "value": "sk-ant-api03-" + "x" * 24}]))
+    assert said[0].startswith("spec.trainer.env: NOTE looks like a secret")
+
+
 def test_argv_says_each_adjustment_once(tmp_path: Path) -> None:
     fields = [line.split(": ")[1] for line in argv_says(tmp_path)]
     assert {"checkpoint on request", "traces/trajectory", "agentServer.maxConcurrent"} <= set(fields)

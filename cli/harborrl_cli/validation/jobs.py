@@ -81,7 +81,7 @@ def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, starte
     for one in verdicts:
         # The launch knows the image's Miles too, so that its words rank above the operator's on the same subject.
         if fault is None or one.reason is not Reason.ARGUMENT_CONFLICT:
-            yield Finding(field_of(one.message), one.message, reason=one.reason.value)
+            yield told(one.message, one.reason.value)
     if fault is not None and all(one.reason is Reason.ARGUMENT_CONFLICT for one in verdicts):
         # Most faults of a launch are among the checks above: said where those are silent.
         yield fault
