@@ -11,7 +11,7 @@ from harborrl_cli.printing import REFUSED, as_json, complain, one_line_errors, r
 if TYPE_CHECKING:
     from harborrl_trainer.data.prepare import Order, Report
     from harborrl_trainer.data.rows import Converter
-    from harborrl_trainer.data.sources import Input
+    from harborrl_trainer.data.sources import Input, Selection
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Training and evaluation sets.")
 
@@ -140,15 +140,12 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
     from harborrl_cli.data_report import Outcome
     from harborrl_trainer.data.prepare import Order
     from harborrl_trainer.data.rows import Converter
-    from harborrl_trainer.data.sources import OptionError, Selection, open_input
+    from harborrl_trainer.data.sources import Selection
 
     order = Order(limit, append, strict, dry_run, task_root, instruction_path)
     converter = Converter(split, agent_name, prompt_key, id_key)
     with one_line_errors():
-        try:
-            found = open_input(source, Selection(split, config, revision, glob, instruction_path))
-        except OptionError as wrong:
-            options.refuse(wrong.option, wrong.said)
+        found = _opened(source, Selection(split, config, revision, glob, instruction_path))
         report, error = _run(found, output, converter, order)
         outcome = Outcome(found.described, output, report, error, dry_run)
         with reporting(f"{output} {'has been written' if outcome.changed else 'is as it was'}"):
@@ -157,6 +154,15 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
             if not json:
                 complain(f"{source}: {error}")
             raise typer.Exit(REFUSED)
+
+
+def _opened(source: str, selection: "Selection") -> "Input":
+    from harborrl_trainer.data.sources import OptionError, open_input
+
+    try:
+        return open_input(source, selection)
+    except OptionError as wrong:
+        options.refuse(wrong.option, wrong.said)
 
 
 def _run(found: "Input", output: Path, converter: "Converter", order: "Order") -> "tuple[Report, str | None]":

@@ -46,10 +46,6 @@ def one_line_errors() -> Iterator[None]:
     except TrainerError as error:
         complain(str(error))
         raise typer.Exit(REFUSED) from None
-    except BrokenPipeError:
-        # Whoever read us has seen enough, `head` say.
-        sys.stdout = None  # the interpreter would flush into the closed pipe at its end
-        raise typer.Exit(OK) from None
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from harborrl_operator.argument_names import COUNTS, KNOWN
+from harborrl_operator.manifests.reading import Counting
 from harborrl_operator.miles_rules.reserved import reserved_flag, reserved_key
 from harborrl_operator.models.trainer import TrainerSpec
 
@@ -24,6 +25,31 @@ def parse_flags(text: str) -> list[str]:
     """HarborFrameworkConfig's rule: cut each line at the first `#`, drop empty lines, split as POSIX shell words."""
     lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
     return shlex.split("\n".join(line for line in lines if line))
+
+
+def why_unsplit(text: str) -> str:
+    """Line, reason and remedy of a text that `parse_flags` cannot split; never what stands there."""
+    quote, opened, escaped, last = "", 0, False, 0
+    lines = list(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        kept = line.split("#", 1)[0].strip()
+        last = number if kept else last
+        for sign in f"{kept}\n" if kept else "":
+            if escaped:
+                escaped = False
+            elif sign == "\\" and quote != "'":
+                escaped = True
+            elif not quote and sign in "'\"":
+                quote, opened = sign, number
+            elif sign == quote:
+                quote = ""
+    if not quote:
+        return f"line {last}: a backslash at the end joins no lines and has nothing to escape; leave it out"
+    cut = next((number for number, line in lines[opened - 1 :] if quote in line.partition("#")[2]), None)
+    if cut is None:
+        return f"line {opened}: a quote is never closed; close it, or remove it"
+    said = "'#' begins a comment, also inside quotes, and cuts off the end of the quote"
+    return f"line {cut}: {said}; leave '#' out, or set the argument in trainer.customConfigYaml"
 
 
 @dataclass(frozen=True)
@@ -48,8 +74,8 @@ def read_raw_arguments(trainer: TrainerSpec, *, evaluates: bool = False) -> RawA
     for field, text in (("recipeArgs", trainer.recipe_args), ("extraArgs", trainer.extra_args)):
         try:
             words = parse_flags(text)
-        except ValueError as error:
-            raise InvalidArgumentsError(f"trainer.{field}: {error}") from None
+        except ValueError:
+            raise InvalidArgumentsError(f"trainer.{field}: {why_unsplit(text)}") from None
         for flag, value in _pairs(words):
             values[_full_name(flag)] = value
             if home := reserved_flag(flag, evaluates=evaluates):
@@ -96,24 +122,32 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 _QUOTED = re.compile(r"(['\"]).*\1")
+_SIGN = re.compile(r"'(<[a-z ]+>|[^\w\s'\"]{1,2}|\\t)'")
+"""What PyYAML quotes and nobody has written: signs of YAML itself, a tab, the end of the text."""
 
 
 def _without_text(error: yaml.MarkedYAMLError) -> str:
     """Line and problem, never the text that PyYAML quotes: a secret that stands there by mistake would reach status."""
     line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-    return line + _QUOTED.sub("…", " ".join((error.problem or "cannot be parsed").split()))
+    problem = _SIGN.sub(r"`\1`", error.problem or "is no YAML")
+    advice = "write the value without its tag" if "constructor for the tag" in problem else "correct the YAML"
+    return f"{line}{_QUOTED.sub('…', ' '.join(problem.split()))}; {advice}"
 
 
 def _mapping(text: str) -> Mapping[str, Any]:
     try:
-        loaded = yaml.safe_load(text) if text.strip() else {}
+        loader = Counting(text)
+        loaded = loader.get_single_data()
     except RecursionError:
         raise InvalidArgumentsError("trainer.customConfigYaml is nested too deeply") from None
     except yaml.MarkedYAMLError as error:
         raise InvalidArgumentsError(f"trainer.customConfigYaml: {_without_text(error)}") from None
     except Exception as error:  # noqa: BLE001 - PyYAML's constructors raise anything: KeyError for `!!bool x`, say
         said = _QUOTED.sub("…", " ".join(str(error).split())) or type(error).__name__
-        raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}") from None
+        raise InvalidArgumentsError(f"trainer.customConfigYaml: {said}; correct the YAML") from None
+    if loader.repeated:
+        again = loader.repeated[0]
+        raise InvalidArgumentsError(f"trainer.customConfigYaml: line {again.line}: {again.message}")
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):

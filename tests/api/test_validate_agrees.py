@@ -7,7 +7,8 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from harborrl_cli.validation.jobs import Assumed, form_faults, judge
+from harborrl_cli.validation.jobs import Assumed, judge
+from harborrl_operator.manifests.form import form_faults
 from support.control_plane import admin_client
 from support.mutants import mutants
 
@@ -29,7 +30,7 @@ def test_validate_and_the_api_server_agree_on_any_spec(client: httpx.Client, spe
     job = {"apiVersion": "harborrl.dev/v1alpha1", "kind": "HarborRLJob", "metadata": META, "spec": spec}
     answer = client.post(JOBS, params={"dryRun": "All", "fieldValidation": "Strict"}, json=job)
     if answer.status_code == httpx.codes.CREATED:
-        assert list(form_faults(job, META)) == []
+        assert list(form_faults(job)) == []
     else:
         refused = [one for one in judge(job, Assumed()).findings if one.severity == "refused"]
         assert refused, answer.json()["message"]

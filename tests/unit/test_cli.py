@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from harborrl_trainer.data.causes import MEANING
 from harborrl_trainer.data.rows import STRIPPED_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("cli", "trainer", "operator"))}
 
 HEAVY = """
 import sys
@@ -42,7 +45,7 @@ def test_the_page_on_data_explains_each_cause_and_names_each_stripped_key() -> N
 def test_help_imports_nothing_that_a_command_needs() -> None:
     done = subprocess.run(  # noqa: S603 - our own interpreter with our own text
         [sys.executable, "-c", HEAVY],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("cli", "trainer", "operator"))},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=True,
@@ -79,7 +82,13 @@ def test_argv_is_what_the_trainer_prints() -> None:
     assert done.exit_code == 0
     assert json.loads(done.stdout)["argv"][0] == "train.py"
     refused = CliRunner().invoke(app, ["argv", "--preset", "nothing"])
-    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_the_version_is_said() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("harborrl")
 
 
 def test_argv_of_a_file_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
@@ -88,3 +97,49 @@ def test_argv_of_a_file_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["argv", "--file", str(file)])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == f"{file}: is not UTF-8 (byte 3); save it as UTF-8\n"
+
+
+FULL = Path("/dev/full")
+SMOKE = str(ROOT / "examples" / "miles" / "smoke.yaml")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["harborrl_cli", "validate", SMOKE],
+        ["harborrl_cli", "argv", "--file", SMOKE],
+        ["harborrl_cli", "--help"],
+        ["harborrl_trainer", "argv", "--file", SMOKE],
+    ],
+)
+def test_results_that_do_not_fit_on_the_disk_are_no_verdict(words: list[str]) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run(  # noqa: S603 - our own interpreter with our own modules
+            [sys.executable, "-m", *words], env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    said = "standard output: cannot be written (No space left on device), what is there is not whole; make room where"
+    assert (done.returncode, done.stderr) == (74, f"{said} it goes\n")
+
+
+@pytest.mark.parametrize("module", ["harborrl_cli", "harborrl_trainer"])
+def test_a_reader_that_has_seen_enough_is_no_error(module: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        done = subprocess.run(  # noqa: S603 - same
+            [sys.executable, "-m", module, "argv", "--preset", "glm47-flash-sync"],
+            env=ENVIRONMENT, stdout=gone, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_lines_of_argv_are_its_words_as_a_shell_reads_them() -> None:
+    preset = ["argv", "--preset", "glm47-flash-sync"]
+    whole = json.loads(CliRunner().invoke(app, preset).stdout)
+    lines = CliRunner().invoke(app, [*preset, "--lines"]).stdout.splitlines()
+    at = lines.index("train.py")
+    assert shlex.split("\n".join(lines[at:])) == whole["argv"]
+    assert shlex.split("\n".join(lines[:at])) == [f"{name}={value}" for name, value in sorted(whole["env"].items())]
+    assert "--rollout-batch-size 4" in lines
+    assert all(line.startswith("--") for line in lines[at + 1 :])

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from harborrl_trainer.dump_reading import opener
-from harborrl_trainer.dump_reading.reader import OPENER, Reader, RefusedDumpError
+from harborrl_trainer.dump_reading.reader import OPENER, Reader, RefusedDumpError, TornDumpError
 from harborrl_trainer.native import records, samples
 from harborrl_trainer.native.policy import StepReport, TrainSample
 from harborrl_trainer.native.session import Trajectory
@@ -152,6 +152,25 @@ def test_a_torn_dump_is_refused(reader: Reader, tmp_path: Path, kept: float) -> 
     with pytest.raises(RefusedDumpError) as said:
         reader.rollout(path)
     assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"", "it ends too early"),
+        (b"PK\x03\x04 cut", "its archive is cut or damaged"),
+        (b"\x80\x02}q\x00(X\x01\x00", "it is cut, or no pickle"),
+    ],
+)
+def test_why_a_file_is_no_dump_is_said_in_words(
+    reader: Reader, tmp_path: Path, content: bytes, cause: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "0.pt"
+    path.write_bytes(content)
+    with pytest.raises(TornDumpError) as said:
+        reader.rollout(path)
+    assert str(said.value) == f"{path}: is torn, still being written, or no dump ({cause})"
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

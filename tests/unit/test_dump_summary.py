@@ -1,6 +1,7 @@
 """What runs have dumped, as tables and documents: whose rollouts count, what is in them, how two runs differ."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,21 @@ def test_summary_gives_a_row_a_rollout_and_one_line_for_what_it_refuses(tmp_path
     assert run["total"] == {"rollouts": 2, "samples": 4, "statuses": {"completed": 4}, "rewardMean": 0.5}
 
 
+def test_only_a_dump_that_may_be_half_is_excused_by_its_age(tmp_path: Path) -> None:
+    traces = tmp_path / "rollout_data"
+    hostile, torn = write_hostile(write_rollout(traces / "0.pt", []), "false", archive=True), traces / "1.pt"
+    torn.write_bytes(b"")
+    for path in (hostile, torn):
+        os.utime(path, (4e9, 4e9))  # young, however slow the machine is
+    (traces / "2.pt").mkdir()
+    said = harborrl("summary", tmp_path).stderr.splitlines()
+    young = "it is younger than 10 s and may not be whole yet"
+    assert said == [
+        f"{hostile}: names posix.system, which is in no dump: opening it elsewhere may run its code",
+        f"{torn}: is torn, still being written, or no dump (it ends too early); {young}",
+    ]
+
+
 def test_summary_for_people_and_of_the_newest_alone(tmp_path: Path) -> None:
     done = harborrl("summary", write_run(tmp_path), "--last", 1)
     assert done.exit_code == 0
@@ -193,9 +209,19 @@ def test_what_a_file_says_does_not_speak_to_the_terminal(tmp_path: Path) -> None
     assert "\x1b" not in done.stdout
 
 
-def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
-    done = harborrl("summary", tmp_path / "nothing")
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+@pytest.mark.parametrize("command", ["list", "summary"])
+def test_a_folder_that_is_none_is_one_line(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, said in (("nothing", "there is no such folder; name"), ("file", "is no folder; name")):
+        done = harborrl(command, tmp_path / name)
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+        assert done.stderr.startswith(f"{tmp_path / name}: {said}")
+
+
+def test_checkpoints_that_are_named_wrong_change_no_answer_in_silence(tmp_path: Path) -> None:
+    done = harborrl("list", write_run(tmp_path / "run"), "--checkpoints", tmp_path / "nothing")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{tmp_path / 'nothing'}: holds no index.json, which says whose rollouts count; name")
 
 
 @pytest.mark.parametrize("command", ["list", "summary"])

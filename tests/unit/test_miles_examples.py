@@ -1,12 +1,16 @@
 """Each example is taken by the CRD's schema, admitted by the operator and turned into a launch."""
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from harborrl_cli.__main__ import app
 from harborrl_operator.crd import custom_resource_definition
 from harborrl_operator.document import UID, document_of, read_manifest
 from harborrl_operator.models import Settings, parse_job
@@ -19,7 +23,8 @@ from harborrl_trainer.launch.argv_command import dry_start
 from support import hrl
 from support.launches import value
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples/miles").glob("*.yaml"))
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples/miles").glob("*.yaml"))
 
 
 def unknown_fields(value: Any, schema: dict[str, Any], path: str = "") -> list[str]:
@@ -75,3 +80,16 @@ def test_the_documented_example_and_the_smallest_job_are_launchable() -> None:
     for spec in (hrl.DESIGN_SPEC, hrl.MINIMAL_SPEC):
         document = parse_document(json.dumps(resolve(hrl.job(base=spec), Settings()).document(1)))
         assert launch(document, dry_start(document)).argv[0] == "train.py"
+
+
+def test_the_commands_of_the_page_that_need_no_cluster_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "examples/quickstart/tasks", tmp_path / "tasks")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "operator"))
+    lines = (ROOT / "examples/miles/README.md").read_text().splitlines()
+    commands = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("harborrl ")]
+    assert [words[0] for words in commands] == ["data", "validate", "argv"]
+    for words in commands:
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.stderr

@@ -180,7 +180,7 @@ def test_argv_reads_a_job_document_and_says_each_adjustment_and_quirk(
     assert "--use-miles-router" in json.loads(printed.out)["argv"]
     assert "adjusted: model.type: qwen3-0.6B" in printed.err
     assert "adjusted: trainer.config.milesSrcCommit" in printed.err
-    assert "warning: recipe_args: --lr is given 2 times" in printed.err
+    assert "warning: trainer.recipeArgs: --lr is given 2 times" in printed.err
 
 
 def test_argv_resolves_a_manifest_by_the_operators_own_command(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from harborrl_cli.__main__ import app
-from harborrl_cli.validation import rules, structure
 from harborrl_cli.validation.jobs import Assumed, judge
-from harborrl_cli.validation.manifests import documents
 from harborrl_operator.crd import custom_resource_definition
+from harborrl_operator.manifests import rules, structure
+from harborrl_operator.manifests.reading import LARGEST, MOST_NODES, documents
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = ROOT / "examples" / "quickstart" / "bad"
@@ -130,7 +130,7 @@ def test_a_stable_url_is_taken(url: str) -> None:
         ({"trainer": {"config": {"globalBatchSize": 7}}}, "spec.trainer.config.globalBatchSize", "to 8 or a divisor"),
         ({"trainer": {"nodes": 2}}, "spec.trainer.nodes", "Set queueName"),
         ({"trainer": {"recipeArgs": "--save /x"}}, "spec.trainer.recipeArgs", "Remove it"),
-        ({"trainer": {"recipeArgs": "'"}}, "spec.trainer.recipeArgs", "No closing quotation"),
+        ({"trainer": {"recipeArgs": "'"}}, "spec.trainer.recipeArgs", "line 1: a quote is never closed"),
         ({"agentServer": {"agentName": "nobody"}}, "spec.agentServer.agentName", "is not among the agents"),
     ],
 )  # fmt: skip
@@ -161,19 +161,34 @@ def test_a_burst_that_waits_is_a_warning_and_no_refusal(tmp_path: Path) -> None:
     path = write(tmp_path / "job.yaml", job(merged(SPEC, change)))
     done = harborrl(path)
     assert done.exit_code == 0
-    assert f"{path}:1: spec.agentServer.maxConcurrent: warning: A refill with over-sampling" in done.stdout
+    assert f"{path}:5: spec.agentServer.maxConcurrent: warning: A refill with over-sampling" in done.stdout
 
 
-def test_each_line_says_file_document_path_what_and_what_to_do(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "jobs.yaml", {"kind": "ConfigMap"}, None, job(merged(SPEC, {"trainer": {"nodes": 0}})), job()
-    )
+def test_each_line_says_file_line_path_what_and_what_to_do(tmp_path: Path) -> None:
+    values = {"kind": "ConfigMap"}, None, job(merged(SPEC, {"trainer": {"nodes": 0}})), job()
+    path = write(tmp_path / "jobs.yaml", *values)
+    lines = path.read_text().splitlines()
+    jobs = [at for at, line in enumerate(lines, 1) if line.startswith("apiVersion")]
     done = harborrl(path)
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         f"{path}:1: note: ConfigMap is not judged here",
-        f"{path}:3: spec.trainer.nodes: is 0, must be at least 1",
-        f"{path}:4: default/x can be admitted, as far as can be known without a cluster",
+        f"{path}:{lines.index('    nodes: 0') + 1}: spec.trainer.nodes: is 0, must be at least 1",
+        f"{path}:{jobs[1]}: default/x can be admitted, as far as can be known without a cluster",
+    ]
+
+
+def test_a_line_is_that_of_the_field_or_of_what_is_nearest_around_it() -> None:
+    _, found = documents("a: 1\n---\n# remark\nspec:\n  list:\n  - name: x\n  - {name: y}\n  other: 1\n")
+    paths = {"": 4, "metadata.name": 4, "spec.list[1].name": 7, "spec.list[5]": 5, "spec.other.deeper": 8, "spec.no": 4}
+    assert {path: found.line_of(path) for path in paths} == paths
+
+
+def test_what_is_wrong_with_the_text_has_its_line_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("kind: Pod\n---\na: 1\na: 2\n---\nb: [\n")
+    assert [line.split(": ")[0] for line in harborrl(path).stdout.splitlines()] == [
+        f"{path}:{line}" for line in (1, 4, 7)
     ]
 
 
@@ -192,7 +207,20 @@ def test_exit_codes_tell_refused_from_unreadable(tmp_path: Path) -> None:
     assert (missing.exit_code, "can be admitted" in missing.stdout) == (2, True)
     assert harborrl().exit_code == 2
     nothing = harborrl("-", stdin="kind: Pod\n")
-    assert (nothing.exit_code, "no HarborRLJob" in nothing.stderr) == (1, True)
+    assert (nothing.exit_code, nothing.stderr) == (1, "no HarborRLJob in -\n")
+
+
+def test_why_a_file_cannot_be_read_is_said_also_to_programs(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("# é".encode("latin-1"))
+    for name, said in (
+        ("missing.yaml", "cannot be read (No such file or directory); correct its name"),
+        ("latin.yaml", "is not UTF-8 (byte 2); save it as UTF-8"),
+        ("", "cannot be read (Is a directory); name the files in it"),
+    ):
+        path = tmp_path / name
+        done = harborrl(path, "--json")
+        assert (done.exit_code, done.stderr) == (2, f"{path}: {said}\n")
+        assert json.loads(done.stdout)["unreadable"] == [{"file": str(path), "message": said}]
 
 
 DOUBLING = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(ascii_lowercase))
@@ -201,10 +229,10 @@ DOUBLING = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [", "line 1: "),
-        ("a: 1\na: 2\n", "line 2: key 'a' stands there twice; remove one"),
-        ("a: *x\n", "line 1: found undefined alias"),
-        ("a: !!python/object:os.system x\n", "line 1: could not determine a constructor"),
+        ("a: [", "expected the node content, but found '<stream end>'; correct the YAML"),
+        ("a: 1\na: 2\n", "key 'a' stands there twice; remove one"),
+        ("a: *x\n", "found undefined alias"),
+        ("a: !!python/object:os.system x\n", "could not determine a constructor"),
         ("[" * 3000, "is nested too deeply"),
         ("a: &a [*a]", "its aliases unfold without end"),
         (
@@ -213,9 +241,33 @@ DOUBLING = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pa
         ),
     ],
 )
-def test_yaml_that_cannot_be_read_is_a_finding_with_its_line(text: str, message: str) -> None:
+def test_yaml_that_cannot_be_read_is_a_finding(text: str, message: str) -> None:
     *_, last = documents(text)
-    assert message in last.findings[0].message
+    assert message in last.faults[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("".join(f"k{at}: 1\n" for at in range(MOST_NODES)), "has more than 100000 values, and the API server takes"),
+        (f"a: {'x' * LARGEST}", f"is an object of {LARGEST + 9} bytes, and the API server takes {LARGEST}; make it"),
+    ],
+    ids=["many", "long"],
+)
+def test_what_no_api_server_stores_is_too_large_and_not_full_of_aliases(text: str, message: str) -> None:
+    (found,) = documents(f"{text}\n")
+    assert found.faults[0].message.startswith(message)
+
+
+def test_a_long_comment_is_no_part_of_the_object() -> None:
+    (found,) = documents(f"# {'x' * LARGEST}\na: 1\n")
+    assert (found.value, found.faults) == ({"a": 1}, ())
+
+
+def test_of_very_many_unknown_fields_some_are_named() -> None:
+    found = said(job(merged(SPEC, {f"unknown{at}": 1 for at in range(50)})))
+    assert len(found) == 21
+    assert found[-1] == "spec: has 30 more that are no field of a HarborRLJob; remove them"
 
 
 def test_yaml_is_read_as_kubectl_reads_it() -> None:
@@ -225,7 +277,7 @@ def test_yaml_is_read_as_kubectl_reads_it() -> None:
 
 def test_a_secret_in_broken_yaml_is_not_repeated() -> None:
     *_, last = documents("key: 'hf_secret\nother: [")
-    assert "hf_secret" not in last.findings[0].message
+    assert "hf_secret" not in last.faults[0].message
 
 
 def task(root: Path, name: str) -> None:

@@ -13,11 +13,14 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, override
+from typing import TYPE_CHECKING, NoReturn, override
 
-from harborrl_trainer.errors import ConfigurationError
+from harborrl_trainer.errors import ConfigurationError, StorageError
 from harborrl_trainer.failures import failure_of
 from harborrl_trainer.job import DEFAULT_PATH, JobDocument, read_job
+
+if TYPE_CHECKING:
+    from harborrl_trainer.launch.argv_command import Dry
 
 type Engine = Callable[[JobDocument, int, int], int]
 """Job, attempt and incarnation in, exit code out."""
@@ -41,14 +44,15 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         if options.command == "argv":
             from harborrl_trainer.launch.argv_command import argv
 
-            return argv(options.preset, options.file, sys.stdout, sys.stderr)
+            return _print_argv(argv(options.preset, options.file, lines=options.lines))
         job = read_job(getattr(options, "config", None) or Path(environment.get("HARBORRL_JOB", DEFAULT_PATH)))
         return _dispatch(options, job, environment)
     except Exception as error:  # noqa: BLE001 - the outer wall: every failure becomes an exit code and a sentence
         failure = failure_of(error)
         if not failure.known:
             traceback.print_exc()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         sys.stderr.write(failure.sentence + "\n")
         sys.stderr.flush()
         return failure.code_for(next(iter(arguments), ""))
@@ -56,6 +60,21 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _leave(*_: object) -> NoReturn:
     raise SystemExit(128 + signal.SIGTERM)
+
+
+def _print_argv(made: "Dry") -> int:
+    try:
+        sys.stdout.write(f"{made.whole}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # whoever read us has seen enough; the interpreter would flush into it again at its end
+        return 0
+    except OSError as error:
+        sys.stdout = None
+        where = f"standard output: cannot be written ({error.strerror}), what is there is not whole"
+        raise StorageError(f"{where}; make room where it goes") from error
+    sys.stderr.writelines(f"{line}\n" for line in made.said)
+    return 0
 
 
 def _dispatch(options: argparse.Namespace, job: JobDocument, environment: Mapping[str, str]) -> int:
@@ -132,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     source = argv.add_mutually_exclusive_group(required=True)
     source.add_argument("--preset", metavar="NAME", help="a preset in its documented shape")
     source.add_argument("--file", type=Path, help="a job document (JSON) or a HarborRLJob (YAML)")
+    argv.add_argument("--lines", action="store_true", help="one variable or flag a line instead of JSON, for diff")
     commands.add_parser("supervise", help="the sidecar: submit the driver once, follow it, report progress")
     return parser
 

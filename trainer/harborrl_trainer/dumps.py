@@ -122,23 +122,24 @@ def scan_incarnation(mine: layout.IncarnationLayout) -> Dumps:
     collected: dict[int, float] = {}
     evaluated: dict[int, float] = {}
     trained: dict[int, dict[int, float]] = {}
-    for name, time in _entries(mine.rollout_data):
+    for name, time in _entries(mine.rollout_data, files=True):
         if (dump := layout.rollout_of(name)) is not None:
             (evaluated if dump.evaluation else collected)[dump.rollout] = time
-    for name, time in _entries(mine.train_data):
+    for name, time in _entries(mine.train_data, files=True):
         if (part := layout.train_of(name)) is not None:
             trained.setdefault(part.rollout, {})[part.rank] = time
     return Dumps(collected, evaluated, trained)
 
 
-def _entries(folder: Path) -> list[tuple[str, float]]:
+def _entries(folder: Path, *, files: bool = False) -> list[tuple[str, float]]:
     """Names and modification times; what is deleted while we look is as good as never seen."""
     found = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 try:
-                    found.append((entry.name, entry.stat().st_mtime))
+                    if not files or entry.is_file():
+                        found.append((entry.name, entry.stat().st_mtime))
                 except FileNotFoundError:
                     continue
     except (FileNotFoundError, NotADirectoryError):

@@ -20,6 +20,16 @@ class Finding:
     severity: Severity = "refused"
     reason: str = ""
     """The operator's condition reason, where there is one."""
+    line: int = 0
+    """Within the file, from 1; 0: that of the path."""
+
+
+def told(message: str, reason: str = "") -> Finding:
+    """A refusal that names its field itself, which is then not said twice."""
+    field = field_of(message)
+    for place in (f"{field}: ", f"{field.removeprefix('spec.')}: "):
+        message = message.removeprefix(place)
+    return Finding(field, message, reason=reason)
 
 
 def field_of(message: str) -> str:

@@ -1,21 +1,18 @@
 """A document -> its findings: form first, then rules, then what the operator would say on a cluster that has it all."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harborrl_cli.validation import rules, structure
 from harborrl_cli.validation.data import check_data
-from harborrl_cli.validation.findings import Finding, field_of
-from harborrl_cli.validation.trainer_side import config_warnings, launch_fault
+from harborrl_cli.validation.findings import Finding, field_of, told
+from harborrl_cli.validation.trainer_side import Launched, adjustments, config_warnings, launched
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import CHECKS
-from harborrl_operator.constants import API_VERSION, KIND, LABEL_SANDBOXES
-from harborrl_operator.crd import custom_resource_definition
+from harborrl_operator.constants import LABEL_SANDBOXES, Reason
+from harborrl_operator.manifests.form import form_faults, is_job, metadata_of, stored_spec
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.job import InvalidJobError, parse_job
 from harborrl_operator.observed import Observed, Surroundings
@@ -46,7 +43,7 @@ class Judged:
     is_job: bool
     findings: tuple[Finding, ...]
     adjustments: tuple[Mapping[str, str], ...] = field(default_factory=tuple)
-    """What `resolve` sets that the job leaves open, and why."""
+    """What operator and launch set that the job leaves open, and why."""
 
     @property
     def is_refused(self) -> bool:
@@ -55,49 +52,40 @@ class Judged:
 
 def judge(value: Any, assumed: Assumed) -> Judged:
     """Never raises: a document of any content has findings."""
-    if not isinstance(value, dict) or value.get("kind") != KIND:
+    if not is_job(value):
         kind = value.get("kind") if isinstance(value, dict) else None
         said = f"{kind or 'a document without a kind'} is not judged here"
         return Judged(str(kind), is_job=False, findings=(Finding("", said, "note"),))
-    given = value.get("metadata")
-    metadata: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    metadata = metadata_of(value)
     namespace = str(metadata.get("namespace") or assumed.namespace)
     name = f"{namespace}/{metadata.get('name')}"
-    found = list(form_faults(value, metadata))
+    found = tuple(Finding(fault.path, fault.message) for fault in form_faults(value))
     if found:
-        return Judged(name, is_job=True, findings=tuple(found))
-    spec = structure.pruned(value["spec"], _spec_schema())
+        return Judged(name, is_job=True, findings=found)
+    identity = {"uid": "0" * 8, **metadata, "namespace": namespace}
     try:
-        job = parse_job(
-            {**value, "spec": spec, "metadata": {"uid": "0" * 8, **metadata, "namespace": namespace}, "status": {}}
-        )
+        job = parse_job({**value, "spec": stored_spec(value), "metadata": identity, "status": {}})
         resolved = resolve(job, _settings(assumed), other_run="assumed")
     except (InvalidJobError, InvalidArgumentsError) as error:
-        return Judged(name, is_job=True, findings=(Finding(field_of(str(error)), str(error)),))
-    made = [{"field": one.field, "value": one.value, "reason": one.reason} for one in resolved.adjustments]
-    return Judged(name, is_job=True, findings=tuple(_substance(job, resolved, assumed)), adjustments=tuple(made))
+        return Judged(name, is_job=True, findings=(told(str(error)),))
+    started = launched(resolved)
+    made = [{"field": one.what, "value": one.value, "reason": one.reason} for one in adjustments(resolved, started)]
+    findings = tuple(_substance(job, resolved, assumed, started))
+    return Judged(name, is_job=True, findings=findings, adjustments=tuple(made))
 
 
-def form_faults(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """What the API server says, operator or no operator."""
-    if value.get("apiVersion") != API_VERSION:
-        yield Finding("apiVersion", f"is {value.get('apiVersion')!r}, must be {API_VERSION}")
-    yield from rules.name_fault(metadata.get("name"))
-    for name in value.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
-        yield Finding(str(name), "is no field of a HarborRLJob; remove it")
-    faults = list(structure.faults(value.get("spec"), _spec_schema(), "spec"))
-    yield from faults
-    if not faults:
-        yield from rules.broken(structure.pruned(value["spec"], _spec_schema()), _messages())
-
-
-def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed) -> Iterator[Finding]:
+def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, started: Launched) -> Iterator[Finding]:
     observed = _everything_there(resolved)
     verdicts = [verdict for check in CHECKS if (verdict := check(resolved, observed)) is not None]
-    yield from (Finding(field_of(one.message), one.message, reason=one.reason.value) for one in verdicts)
-    if not verdicts:
-        # Its first fault only, and most are among the checks above: said where those are silent.
-        yield from launch_fault(resolved)
+    fault = started.fault
+    for one in verdicts:
+        # The launch knows the image's Miles too, so that its words rank above the operator's on the same subject.
+        if fault is None or one.reason is not Reason.ARGUMENT_CONFLICT:
+            yield told(one.message, one.reason.value)
+    if fault is not None and all(one.reason is Reason.ARGUMENT_CONFLICT for one in verdicts):
+        # Most faults of a launch are among the checks above: said where those are silent.
+        yield fault
+    yield from started.remarks
     yield from config_warnings(job.spec)
     outcome = check_data(resolved, assumed.task_root, assumed.data)
     yield from outcome.findings
@@ -119,17 +107,3 @@ def _everything_there(job: ResolvedJob) -> Observed:
         claims={volume.pvc: claim for volume in job.volumes.values()},
         sandbox_namespace={"metadata": {"labels": {LABEL_SANDBOXES: "true"}}},
     )
-
-
-@cache
-def _spec_schema() -> Mapping[str, Any]:
-    (version,) = json.loads(json.dumps(custom_resource_definition()))["spec"]["versions"]
-    schema: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    return schema
-
-
-@cache
-def _messages() -> Mapping[str, str]:
-    """How a message of the CRD's rules begins -> the whole of it."""
-    told = [rule["message"] for rule in _spec_schema()["x-kubernetes-validations"]]
-    return {begins: next(one for one in told if one.startswith(begins)) for begins in rules.SPEC_RULES}

@@ -3,18 +3,18 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic.alias_generators import to_camel
 
-from harborrl_cli.validation.findings import Finding, field_of
+from harborrl_cli.validation.findings import Finding, told
 from harborrl_operator.models import JobSpec
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import parse_job
-from harborrl_trainer.launch import launch
-from harborrl_trainer.launch.argv_command import dry_start
+from harborrl_trainer.launch import Adjustment, Launch, launch
+from harborrl_trainer.launch.argv_command import dry_start, said_once
 
 _RAW = ("recipe_args", "extra_args", "custom_config_yaml")
 _REFUSED_ELSEWHERE = ("global_batch_size",)
@@ -37,14 +37,34 @@ def config_warnings(spec: JobSpec) -> Iterator[Finding]:
             yield Finding(f"{where}.{to_camel(quirk.field)}", quirk.message, "warning")
 
 
-def launch_fault(job: ResolvedJob) -> Iterator[Finding]:
-    """I7, whole: what a launch of this job for Miles would end with."""
+class Launched(NamedTuple):
+    """What a launch of the job for Miles says."""
+
+    fault: Finding | None = None
+    """I7, whole: its first fault."""
+    remarks: tuple[Finding, ...] = ()
+    """Raw arguments that are kept, and hardly meant."""
+    made: Launch | None = None
+    """None with engine native, and where there is a fault."""
+
+
+def launched(job: ResolvedJob) -> Launched:
     if job.spec.trainer.engine != "miles":
-        return
+        return Launched()
     try:
         document = parse_job(json.dumps(job.document(attempt=1)), "the resolved job")
-        launch(document, dry_start(document))
+        made = launch(document, dry_start(document))
     except ConfigurationError as error:
-        field = field_of(str(error))
-        message = str(error).removeprefix(f"{field.removeprefix('spec.')}: ")
-        yield Finding(field, message, reason="ArgumentConflict")
+        return Launched(told(str(error), "ArgumentConflict"))
+    return Launched(None, tuple(_remark(note) for note in made.remarks), made)
+
+
+def adjustments(job: ResolvedJob, started: Launched) -> list[Adjustment]:
+    """What operator and launch set that the job leaves open."""
+    notes = [Adjustment(one.field, one.value, one.reason) for one in job.adjustments]
+    return said_once(notes, started.made) if started.made else notes
+
+
+def _remark(note: Adjustment) -> Finding:
+    field, _, argument = note.what.partition(": ")
+    return Finding(f"spec.{field}", f"{argument}: {note.value} ({note.reason})", "warning")

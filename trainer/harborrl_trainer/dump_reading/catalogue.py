@@ -50,7 +50,7 @@ def read(root: Path, checkpoints: Path | None = None) -> Catalogue:
 
     `checkpoints` is the run's folder on the checkpoints volume, where index.json says who owns what; by default it is
     looked for in `root` and where `root` would be if `traces` in its path were `checkpoints`. Raises ConfigurationError
-    when there is neither kind of dump, or when a folder or the index cannot be read.
+    when there is neither kind of dump, when `checkpoints` has no index, or when a folder or the index cannot be read.
     """
     root = root.resolve()
     try:
@@ -63,6 +63,9 @@ def read(root: Path, checkpoints: Path | None = None) -> Catalogue:
 
 
 def _read(root: Path, checkpoints: Path | None) -> Catalogue:
+    if not root.is_dir():
+        said = "is no folder" if root.exists() else "there is no such folder"
+        raise ConfigurationError(f"{root}: {said}; name a run's folder on the traces volume, or Miles' --dump-details")
     runs = dumps.scan_run(root)
     if not runs:
         plain = _plain(root)
@@ -90,6 +93,11 @@ def _mine(root: Path, id_: IncarnationId) -> IncarnationLayout:
 
 def _claims(root: Path, checkpoints: Path | None) -> tuple[Claim, ...]:
     folders = [checkpoints] if checkpoints else [root, _beside(root, "checkpoints")]
+    if checkpoints and not (checkpoints / "index.json").exists():
+        raise ConfigurationError(
+            f"{checkpoints}: holds no index.json, which says whose rollouts count; name the run's folder on the"
+            " checkpoints volume, or leave --checkpoints out to count every rollout"
+        )
     for folder in folders:
         if folder is not None and (claims := index.read_claims(folder / "index.json")):
             return claims

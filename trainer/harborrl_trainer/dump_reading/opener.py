@@ -17,8 +17,10 @@ import signal
 import socket
 import struct
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from pickle import UnpicklingError
 from typing import Any, BinaryIO, NoReturn
 
 FIRST_UID = 61184
@@ -183,8 +185,22 @@ def refusal(error: BaseException, memory: int) -> str:
         return f"needs more than {memory / 1024**3:g} GiB of memory"
     if isinstance(error, NotADumpError):
         return text
-    first = (text.strip() or type(error).__name__).splitlines()[0][:200]
-    return f"is torn, still being written, or no dump ({type(error).__name__}: {first})"
+    return f"{TORN} ({_cause(error)})"
+
+
+TORN = "is torn, still being written, or no dump"
+
+
+def _cause(error: BaseException) -> str:
+    """In words: what torch and pickle say of a broken file is a key, a number or a page about checkpoints."""
+    if "PytorchStreamReader" in str(error):
+        return "its archive is cut or damaged"
+    if isinstance(error, EOFError):
+        return "it ends too early"
+    if isinstance(error, KeyError | IndexError | ValueError | UnpicklingError | struct.error):
+        return "it is cut, or no pickle"
+    first = (str(error).strip() or "no more is known").splitlines()[0]
+    return f"{type(error).__name__}: {first[:200]}"
 
 
 def give_up_everything(memory: int, seconds: int) -> None:
@@ -280,6 +296,7 @@ def serve(channel: socket.socket) -> None:
     isolated = leave_network()
     import torch  # noqa: PLC0415 - after the namespace is left, which takes a process of one thread
 
+    warnings.simplefilter("ignore")  # of torch about old pickles: several lines with its own path, for one file
     warm_up(torch)
     channel.send(json.dumps({"isolated": isolated}).encode())
     while True:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -24,6 +25,14 @@ CLOSE_SECONDS = 10.0
 
 class RefusedDumpError(ConfigurationError):
     """A dump that was not opened to its end; the message is its path and why."""
+
+
+class TornDumpError(RefusedDumpError):
+    """One that a writer may still be at."""
+
+
+_TORN = ("is torn", "is no pickle of plain values")
+"""How the opener begins to say so."""
 
 
 class Reader:
@@ -68,6 +77,8 @@ class Reader:
         except OSError as error:
             raise RefusedDumpError(f"{path}: cannot be opened ({error.strerror})") from error
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise RefusedDumpError(f"{path}: is no file")
             text, ended = self._started().ask(file, self._limits)
         finally:
             os.close(file)
@@ -82,7 +93,8 @@ class Reader:
             ) from error
         if isinstance(found, Refused):
             hint = "; raise --memory" if found.refused.startswith("needs more") else ""
-            raise RefusedDumpError(f"{path}: {found.refused}{hint}")
+            kind = TornDumpError if found.refused.startswith(_TORN) else RefusedDumpError
+            raise kind(f"{path}: {found.refused}{hint}")
         return found
 
     def _started(self) -> "_Opener":

@@ -9,7 +9,7 @@ from typing import Any
 from harborrl_trainer.dump_reading import logs, measures
 from harborrl_trainer.dump_reading.catalogue import Catalogue, Entry
 from harborrl_trainer.dump_reading.measures import LogProbGap, RolloutStatistics, TrialStatistics
-from harborrl_trainer.dump_reading.reader import Reader, RefusedDumpError
+from harborrl_trainer.dump_reading.reader import Reader, RefusedDumpError, TornDumpError
 from harborrl_trainer.dumps import SETTLE_SECONDS
 
 
@@ -58,8 +58,9 @@ def _read[T](read: Callable[[Path], T], path: Path, problems: list[str], now: fl
     try:
         return read(path)
     except RefusedDumpError as error:
-        young = path.exists() and now - path.stat().st_mtime < SETTLE_SECONDS
-        problems.append(f"{path}: younger than {SETTLE_SECONDS:g} s, it may not be whole yet" if young else str(error))
+        young = isinstance(error, TornDumpError) and path.exists() and now - path.stat().st_mtime < SETTLE_SECONDS
+        hint = f"; it is younger than {SETTLE_SECONDS:g} s and may not be whole yet" if young else ""
+        problems.append(f"{error}{hint}")
         return None
 
 

@@ -1,40 +1,70 @@
 """`python -m harborrl_trainer argv`: what a job would start, before a GPU is spent.
 
-Standard output is one JSON object with `argv` and `env`, and `files` where there are some; every adjustment and every
-quirk goes to standard error, one a line. A manifest is resolved by the operator package, in a process of its own: the
-parts share data, not modules (docs/decisions/0082).
+Standard output is one JSON object with `argv` and `env`, and `files` where there are some, or lines to lay beside a
+launcher; every adjustment and every quirk goes to standard error, one a line. A manifest is resolved by the operator
+package, in a process of its own: the parts share data, not modules (docs/decisions/0082).
 """
 
 import json
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple
+
+from pydantic.alias_generators import to_camel
 
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import JobDocument, parse_job
 from harborrl_trainer.launch.plan import launch
 from harborrl_trainer.launch.presets import Preset, presets
-from harborrl_trainer.launch.seam import Adjustment, Start
+from harborrl_trainer.launch.seam import Adjustment, Launch, Start
 from harborrl_trainer.launch.versions import versions
+from harborrl_trainer.launch.words import arguments_of
 from harborrl_trainer.layout import RunLayout
 
 SHAPES = {"fixed": 1, "async": 8, "lora": 4}
 """Nodes of the documented run of each sizing."""
 
 
-def argv(preset: str | None, file: Path | None, out: TextIO, said: TextIO) -> int:
-    """Prints the launch of a preset's documented shape, or of a job document or manifest."""
+class Dry(NamedTuple):
+    """What is to be printed."""
+
+    whole: str
+    """One JSON object, or lines."""
+    said: tuple[str, ...]
+    """One line an adjustment, remark or quirk."""
+
+
+def argv(preset: str | None, file: Path | None, *, lines: bool = False) -> Dry:
+    """The launch of a preset's documented shape, or of a job document or manifest."""
     job, notes = _job(preset, file)
     made = launch(job, dry_start(job))
+    adjusted = (f"adjusted: {_said(note)}" for note in said_once(notes, made))
+    remarks = (f"warning: {_said(note)}" for note in made.remarks)
+    return Dry(_lines(made) if lines else _json(made), (*adjusted, *remarks, *_quirks(job)))
+
+
+def said_once(notes: Sequence[Adjustment], made: Launch) -> list[Adjustment]:
+    """What the operator adjusted, then the launch; of what both did, the launch's reason is the fuller one."""
+    own = [note for note in made.adjustments if note not in made.remarks]
+    return [*(note for note in notes if note.what not in {one.what for one in own}), *own]
+
+
+def _json(made: Launch) -> str:
     whole: dict[str, Any] = {"argv": list(made.argv), "env": dict(made.env)}
     if made.files:
         whole["files"] = dict(made.files)
-    out.write(json.dumps(whole, indent=1) + "\n")
-    said.writelines(line + "\n" for line in (*notes, *(_line(note) for note in made.adjustments), *_quirks(job)))
-    return 0
+    return json.dumps(whole, indent=1)
+
+
+def _lines(made: Launch) -> str:
+    """Each variable, then the script, then each flag with its values, all as a shell reads them."""
+    script, *words = made.argv
+    variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(made.env.items())]
+    return "\n".join([*variables, script, *(shlex.join(argument.words()) for argument in arguments_of(words))])
 
 
 def dry_start(job: JobDocument) -> Start:
@@ -43,7 +73,7 @@ def dry_start(job: JobDocument) -> Start:
     return Start(1, 1, traces=mine.traces, checkpoints=mine.checkpoints, files=mine.checkpoints / "launch")
 
 
-def _job(preset: str | None, file: Path | None) -> tuple[JobDocument, list[str]]:
+def _job(preset: str | None, file: Path | None) -> tuple[JobDocument, list[Adjustment]]:
     if preset is not None:
         known = presets().get(preset)
         if known is None:
@@ -64,7 +94,7 @@ def _job(preset: str | None, file: Path | None) -> tuple[JobDocument, list[str]]
     return _resolved(file)
 
 
-def _resolved(file: Path) -> tuple[JobDocument, list[str]]:
+def _resolved(file: Path) -> tuple[JobDocument, list[Adjustment]]:
     command = [sys.executable, "-m", "harborrl_operator.document", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
     if "No module named" in done.stderr and "harborrl_operator" in done.stderr:
@@ -75,7 +105,7 @@ def _resolved(file: Path) -> tuple[JobDocument, list[str]]:
     if done.returncode != 0:
         raise ConfigurationError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{file}: unreadable")
     whole = json.loads(done.stdout)
-    notes = [f"adjusted: {one['field']}: {one['value']} ({one['reason']})" for one in whole["adjustments"]]
+    notes = [Adjustment(one["field"], one["value"], one["reason"]) for one in whole["adjustments"]]
     return parse_job(json.dumps(whole["document"]), str(file)), notes
 
 
@@ -103,11 +133,11 @@ def sample(preset: Preset) -> dict[str, Any]:
     }
 
 
-def _line(note: Adjustment) -> str:
-    return f"adjusted: {note.what}: {note.value} ({note.reason})"
+def _said(note: Adjustment) -> str:
+    return f"{note.what}: {note.value} ({note.reason})"
 
 
 def _quirks(job: JobDocument) -> Iterator[str]:
     raw = HarborFrameworkConfig(recipe_args=job.recipe_args, extra_args=job.extra_args)
     for quirk in warnings_of(raw):
-        yield f"warning: {quirk.field}: {quirk.message}"
+        yield f"warning: trainer.{to_camel(quirk.field)}: {quirk.message}"

@@ -48,6 +48,7 @@ def launch(job: JobDocument, start: Start) -> Launch:
         files=files,
         adjustments=(*notes, *remarks, *more_remarks, *over_architecture(context.model, {**effective(raw), **values})),
         models=(context.served,) if context.served and settings.get("sglang_config") in context.files else (),
+        remarks=(*remarks, *more_remarks),
     )
 
 

@@ -89,7 +89,9 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
                 f"trainer.customConfigYaml: {key} looks like a secret; give it by trainer.env with secretKeyRef"
             )
         if not version.knows("--" + key.replace("_", "-")):
-            reason = f"no argument of Miles {version.short}: only a custom function can read it"
+            like = version.nearest("--" + key.lower().replace("_", "-"))
+            meant = f"; did you mean {name_of(like)}?" if like else ""
+            reason = f"no argument of Miles {version.short}: only a custom function can read it{meant}"
             said.append(Adjustment(f"trainer.customConfigYaml: {key}", "kept", reason))
         else:
             check_setting(

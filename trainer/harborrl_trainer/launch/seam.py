@@ -51,5 +51,8 @@ class Launch:
     files: Mapping[str, str] = field(default_factory=dict)
     """Absolute path -> text, to be written before the start."""
     adjustments: tuple[Adjustment, ...] = ()
+    """All that is not as it was written, or is as it was written and hardly meant."""
+    remarks: tuple[Adjustment, ...] = ()
+    """Those of `adjustments` that are the user's to look at: raw arguments that are kept, and what that costs."""
     models: tuple[Path, ...] = ()
     """Directories of models that the engines load beside the job's own."""

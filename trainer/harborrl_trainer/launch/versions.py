@@ -60,8 +60,9 @@ class MilesVersion:
         return self.flags.get(flag) or self.flags.get(self._of_eval_fleet(flag))
 
     def nearest(self, flag: str) -> str | None:
-        """The known flag that is most like `flag`, for messages."""
-        begun = [known for known in self.flags if known.startswith(flag)]
+        """The known flag that is most like `flag`, for messages; hyphens do not count where `flag` begins its name."""
+        written = flag.replace("-", "")
+        begun = [known for known in self.flags if known.replace("-", "").startswith(written)]
         return begun[0] if len(begun) == 1 else next(iter(difflib.get_close_matches(flag, self.flags, 1, 0.8)), None)
 
     @staticmethod

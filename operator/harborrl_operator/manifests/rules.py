@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from harborrl_cli.validation.findings import Finding
+from harborrl_operator.manifests.fault import Fault
 from harborrl_operator.models.trainer import SECRET_NAME
 from harborrl_operator.names import MAX_JOB_NAME
 
@@ -64,40 +64,40 @@ CHECKED_BY_THE_OPERATOR = (
 """Rules that the operator's own checks repeat with the job's numbers."""
 
 
-def broken(spec: Spec, messages: Mapping[str, str]) -> Iterator[Finding]:
+def broken(spec: Spec, messages: Mapping[str, str]) -> Iterator[Fault]:
     """`messages`: how a message begins -> the whole of it."""
     for begins, (path, is_broken) in SPEC_RULES.items():
         if is_broken(spec):
-            yield Finding(path, messages[begins])
+            yield Fault(path, messages[begins])
     yield from _environment(spec)
     yield from _tolerations(spec)
 
 
-def _environment(spec: Spec) -> Iterator[Finding]:
+def _environment(spec: Spec) -> Iterator[Fault]:
     for at, variable in enumerate(_part(spec, "trainer").get("env") or ()):
         name, path = str(variable.get("name", "")), f"spec.trainer.env[{at}]"
         if variable.get("value") and re.search(SECRET_NAME, name):
-            yield Finding(path, f"{name} looks like a secret: put it into a Secret and use valueFrom.secretKeyRef")
+            yield Fault(path, f"{name} looks like a secret: put it into a Secret and use valueFrom.secretKeyRef")
         if name.startswith("HARBORRL_") or name in ("POD_NAME", "POD_NAMESPACE"):
-            yield Finding(path, f"{name} is set by the operator: remove the variable")
+            yield Fault(path, f"{name} is set by the operator: remove the variable")
 
 
-def _tolerations(spec: Spec) -> Iterator[Finding]:
+def _tolerations(spec: Spec) -> Iterator[Fault]:
     for at, toleration in enumerate(_part(spec, "trainer").get("tolerations") or ()):
         path, exists = f"spec.trainer.tolerations[{at}]", toleration.get("operator") == "Exists"
         if not exists and not toleration.get("key"):
-            yield Finding(path, "without a key it bears any taint and needs operator Exists: set it, or name the key")
+            yield Fault(path, "without a key it bears any taint and needs operator Exists: set it, or name the key")
         if exists and toleration.get("value"):
-            yield Finding(path, "operator Exists takes no value: remove it, or use Equal")
+            yield Fault(path, "operator Exists takes no value: remove it, or use Equal")
         if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
-            yield Finding(
-                path, "tolerationSeconds is for effect NoExecute alone: set that effect, or remove the seconds"
-            )
+            yield Fault(path, "tolerationSeconds is for effect NoExecute alone: set that effect, or remove the seconds")
 
 
-def name_fault(name: Any) -> Iterator[Finding]:
-    if not isinstance(name, str) or len(name) > MAX_JOB_NAME or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
-        yield Finding(
+def name_fault(name: Any) -> Iterator[Fault]:
+    if name is None:
+        yield Fault("metadata.name", "is required; add it")
+    elif not isinstance(name, str) or len(name) > MAX_JOB_NAME or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        yield Fault(
             "metadata.name",
             f"is {str(name)[:80]!r}, must be at most {MAX_JOB_NAME} characters of a-z, 0-9 and '-', begin with a letter"
             " and end with a letter or digit",
