@@ -3,9 +3,10 @@
 With an anchor's end the garbage collector takes its sandboxes; a binding lets the agent servers of a namespace act
 there.
 
-Of a job's own anchor that is the job until it finishes, of an agent server's the pod. Neither can be the anchor's
-owner: owner references do not cross namespaces. A server that is told to stop removes its anchor itself; one that is
-killed cannot, and its successor is another pod and may not judge it.
+Of a job's own anchor that is the job while it runs, of an agent server's the pod. Neither can be the anchor's owner:
+owner references do not cross namespaces. A server that is told to stop removes its anchor itself; one that is killed
+cannot, and its successor is another pod and may not judge it. A job that is refused or suspended has no server: what
+is left goes then, so that nothing waits for the operator when such a job is deleted.
 """
 
 import logging
@@ -21,6 +22,7 @@ from harborrl_operator.constants import (
     LABEL_MANAGED_BY,
     LABEL_ROLE,
     MANAGED_BY,
+    Phase,
     Role,
 )
 from harborrl_operator.errors import ClusterError
@@ -85,10 +87,17 @@ async def _loss_of_anchor(cluster: Cluster, anchor: Object, settings: Settings) 
     if (job.get("status") or {}).get("finishedAt"):
         return "its job has finished"
     server = (anchor.get("data") or {}).get("server")
-    if not server or not anchor["metadata"].get("ownerReferences"):
-        return ""  # the job's own anchor, which the servers of the job share
+    if not server or not anchor["metadata"].get("ownerReferences"):  # the job's own, which its servers share
+        released = (job.get("status") or {}).get("phase") in (Phase.REFUSED, Phase.SUSPENDED)
+        return "its job holds no agent server" if released and await _has_no_server(cluster, namespace, name) else ""
     pod = await cluster.get("Pod", namespace, server)
     return "its agent server is gone" if pod is None or pod_phase(pod) in ("Failed", "Succeeded") else ""
+
+
+async def _has_no_server(cluster: Cluster, namespace: str, job: str) -> bool:
+    """Neither one that leaves nor one that comes: it would look for the anchor that it made or found."""
+    selector = f"{LABEL_JOB}={job},{LABEL_ROLE}={Role.AGENT_SERVER}"
+    return not any([await cluster.find(kind, namespace, selector) for kind in ("Deployment", "Pod")])
 
 
 async def _loss_of_binding(cluster: Cluster, binding: Object, settings: Settings) -> str:

@@ -227,6 +227,24 @@ async def test_an_anchor_goes_with_the_end_of_its_job(
     assert await sweep(cluster, hrl.SETTINGS) == 1
 
 
+@pytest.mark.parametrize("phase", ["Refused", "Suspended", "Running", "Preflight"])
+async def test_the_anchor_of_a_job_without_an_agent_server_goes_where_none_is_to_come(
+    kubectl: Any, cluster: Cluster, submit: Submit, namespace: str, phase: str
+) -> None:
+    """Deleted while the operator is away such a job would leave it for as long."""
+    submit()
+    await cluster.create(anchor_of(await job_of(cluster, namespace), "job"))
+    said = json.dumps({"status": {"phase": phase}})
+    kubectl.ok("patch", "hrl/quickstart", "-n", namespace, "--subresource=status", "--type=merge", "-p", said)
+    server = {"containers": [{"name": "server", "image": "server"}], "automountServiceAccountToken": False}
+    labels = {"harborrl.dev/job": "quickstart", "harborrl.dev/role": "agent-server"}
+    meta = {"name": "leaving", "namespace": namespace, "labels": labels}
+    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": server})
+    assert await sweep(cluster, hrl.SETTINGS) == 0
+    kubectl.ok("delete", "pod", "leaving", "-n", namespace)
+    assert await sweep(cluster, hrl.SETTINGS) == (phase in {"Refused", "Suspended"})
+
+
 async def test_the_anchor_of_an_agent_server_goes_with_its_pod_and_the_jobs_own_stays(
     kubectl: Any, cluster: Cluster, submit: Submit, namespace: str
 ) -> None:

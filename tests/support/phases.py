@@ -36,7 +36,7 @@ class Way:
     ready: Seen | None = None
     """None: as `there`."""
     is_over: bool = False
-    """The job has finished: within a minute the operator's sweeper takes away what its agent server left behind."""
+    """It holds no agent server any more: within a minute the operator's sweeper takes away what that left behind."""
     is_late: bool = False
     """Applied only when it is its turn: two trainers at once are more than a small machine has memory for."""
 
@@ -71,7 +71,9 @@ def _lose_cluster(workspace: Workspace, job: Manifest) -> None:
 
 
 WAYS: Mapping[str, Way] = {
-    "refused": Way({"model.path": "no-such-model"}, shows("Refused", "Admitted", "ModelNotFound"), "Service"),
+    "refused": Way(
+        {"model.path": "no-such-model"}, shows("Refused", "Admitted", "ModelNotFound"), "Service", is_over=True
+    ),
     "starting-agent-server": Way(
         {"agentServer.image": NO_IMAGE},
         shows("StartingAgentServer", "AgentServerReady", "ImagePullFailed"),

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harborrl_operator.models import Settings
-from harborrl_operator.models.spec import ROLES
 from harborrl_operator.plan import plan
 from harborrl_operator.progress import Progress, read_progress, stall
 from harborrl_operator.resolve import resolve
@@ -369,26 +368,6 @@ def test_a_gang_scheduler_of_the_installation_is_as_good_as_a_queue() -> None:
     assert cluster["metadata"]["labels"]["ray.io/gang-scheduling-enabled"] == "true"
 
 
-@pytest.mark.parametrize(
-    ("modes", "refused"),
-    [
-        ({"models": ["ReadOnlyMany"], "work": ["ReadWriteMany"]}, ""),
-        ({"models": ["ReadWriteOnce"], "work": ["ReadWriteMany"]}, "share claim models"),
-        ({"models": ["ReadOnlyMany"], "work": ["ReadWriteOnce", "ReadOnlyMany"]}, "share claim work"),
-        ({"models": ["ReadWriteOncePod"], "work": ["ReadWriteMany"]}, "models has access mode ReadWriteOncePod"),
-    ],
-    ids=["readers share", "one node reads", "writers do not share", "one pod"],
-)
-def test_claims_must_reach_every_pod_that_mounts_them(modes: dict[str, list[str]], refused: str) -> None:
-    storage = {role: {"pvc": "models" if role in ("models", "tasks") else "work"} for role in ROLES}
-    claims = {name: {"metadata": {"name": name}, "spec": {"accessModes": wanted}} for name, wanted in modes.items()}
-    decided = decide(
-        hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8, "storage": storage}), hrl.world(claims=claims)
-    )
-    assert (condition(decided, "Admitted")[1] == "ClaimNotShared") is bool(refused)
-    assert refused in message(decided, "Admitted")
-
-
 @given(
     median=st.floats(0, 100_000),
     ceiling=st.integers(1, 604_800),
@@ -404,13 +383,3 @@ def test_a_run_never_counts_as_stalled_within_its_trial_ceiling(
     assert isinstance(report, Progress)
     stalled = stall(spec, report, hrl.ago(min(waited, ceiling)), hrl.NOW)
     assert stalled is None
-
-
-@pytest.mark.parametrize("template", ["registry.example/{id}:1", "x/{task", "x/{}", "x/{task.name}", "x/{0}"])
-def test_an_image_template_with_other_names_is_refused_before_the_server_meets_it(template: str) -> None:
-    changes = {"agentServer.sandbox": {"images": {"template": template}}}
-    decided = decide(hrl.job(changes), hrl.world())
-    assert condition(decided, "Admitted") == ("False", "ImageUnresolved")
-    assert "{task} and {hash}" in message(decided, "Admitted")
-    own = decide(hrl.job(changes | {"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
-    assert condition(own, "Admitted")[1] != "ImageUnresolved"
