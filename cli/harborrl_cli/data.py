@@ -1,7 +1,7 @@
 """`harborrl data`: from what people have to what the engines read."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -151,9 +151,14 @@ def prepare(  # noqa: PLR0917 - the options of a command line are named
         with reporting(f"{output} {'has been written' if outcome.changed else 'is as it was'}"):
             as_json(outcome.document()) if json else say(outcome.text())
         if error:
-            if not json:
-                complain(f"{source}: {error}")
-            raise typer.Exit(REFUSED)
+            _refuse(error, source, json=json)
+
+
+def _refuse(error: str, source: str, *, json: bool) -> NoReturn:
+    """The document for programs holds the error already."""
+    if not json:
+        complain(f"{source}: {error}")
+    raise typer.Exit(REFUSED)
 
 
 def _opened(source: str, selection: "Selection") -> "Input":

@@ -158,27 +158,10 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-TOKEN = "sk-ant-api03-" + "x" * 24
-
 REFUSALS += [
     ("a secret in a flag", {"trainer.extraArgs": "--wandb-key abc123"}, "PlainSecret", "wandb_key looks like a secret"),
     ("a secret in YAML", {"trainer.customConfigYaml": "hf_token: abc123"}, "PlainSecret", "hf_token looks like"),
     ("a secret for the agent", {"agentServer.agentKwargs": {"apiKey": "abc123"}}, "PlainSecret", "agentKwargs: apiKey"),
-    (
-        "a nested secret for the agent",
-        {"agentServer.agentKwargs": {"headers": [{"api_key": "abc123"}]}},
-        "PlainSecret",
-        "headers.api_key looks like a secret and would be readable in ConfigMaps and process lists. Remove it: agents",
-    ),
-    *(
-        (f"a token in {where}", {field: written}, "PlainSecret", says)
-        for where, field, written, says in (
-            ("a variable", "trainer.env", [{"name": "NOTE", "value": f"my {TOKEN}"}], "NOTE looks like a secret"),
-            ("a flag", "trainer.extraArgs", f"--wandb-group {TOKEN}", "YAML key wandb_group looks like a secret"),
-            ("an argument", "agentServer.agentKwargs", {"note": TOKEN}, "agentKwargs: note looks like a secret"),
-            ("an override", "trainer.podOverrides", {"containers": [{"args": [TOKEN]}]}, "trainer.podOverrides: conta"),
-        )
-    ),
     (
         "a secret in a lower-case variable",
         {"trainer.env": [{"name": "wandb_api_key", "value": "abc123"}]},
