@@ -19,6 +19,8 @@ deletion of a job may take."""
 LOOK_SECONDS = 1.0
 """Between two looks at the clock; the server's own end wakes us at once."""
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
 Beat = Callable[[], None]
 """A sign of life, to be given by the event loop that serves."""
 
@@ -26,12 +28,17 @@ Beat = Callable[[], None]
 def guarded(serve: Callable[[Beat], int], hung_s: float = HUNG_SECONDS) -> int:
     """Run `serve` in a child and return its exit code, 128 + n for signal n. To be called before any thread exists."""
     reading, writing = os.pipe()
+    # Held back until we can hand it on: a signal in between would end us and leave the server to itself.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     child = os.fork()
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(reading)
         return serve(lambda: _write(writing))
     os.close(writing)
-    return Guard(child, reading, hung_s).wait()
+    guard = Guard(child, reading, hung_s)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return guard.wait()
 
 
 class Silence:
@@ -57,7 +64,7 @@ class Guard:
     def __init__(self, child: int, beats: int, hung_s: float) -> None:
         self._child, self._beats, self._hung_s = child, beats, hung_s
         self._silence = Silence(hung_s)
-        for sign in (signal.SIGTERM, signal.SIGINT):
+        for sign in STOPS:
             signal.signal(sign, self._hand_on)
 
     def wait(self) -> int:

@@ -20,7 +20,7 @@ from harborrl_agent_server.guard import guarded
 
 def forever():
     while True:
-        threading.Event().wait(60)
+        threading.Event().wait(0.2)  # a signal that comes just before a wait is seen after it
 
 def serve(beat):
     global told
@@ -46,7 +46,8 @@ HANGS = """
 DRAINS = """
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     print("serving", flush=True)
-    told.wait()
+    while not told.wait(0.2):
+        pass
     beat()
     print("drained", flush=True)
     return 0
@@ -76,8 +77,8 @@ def told_to_go(serve: str, hung_s: float = 60) -> tuple[int, str, str]:
         assert process.stderr is not None
         assert process.stdout.readline() == "serving\n"
         process.terminate()
-        code = process.wait(timeout=30)
-        return code, process.stdout.read(), process.stderr.read()
+        rest, errors = process.communicate(timeout=30)
+        return process.returncode, rest, errors
 
 
 def test_the_code_of_the_server_is_the_code_of_the_container() -> None:

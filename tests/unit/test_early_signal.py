@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOW = "import sys, threading\nprint('importing', flush=True)\nthreading.Event().wait(60)\n"
-"""In the place of a module that the program needs; a wait that a signal's handler ends."""
+SLOW = "import threading\nprint('importing', flush=True)\nwhile True:\n    threading.Event().wait(0.2)\n"
+"""In the place of a module that the program needs. In short waits: a signal that comes just before one is seen after."""
 
 PROGRAMS = {
     "agent server": ("agent_server", "uvicorn", ["-m", "harborrl_agent_server"], 0),
