@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = "import threading\nprint('importing', flush=True)\nwhile True:\n    threading.Event().wait(0.2)\n"
-"""In the place of a module that the program needs. In short waits: a signal that comes just before one is seen after."""
+"""In the place of a module that the program needs; in short waits: a signal just before one is seen after it."""
 
 PROGRAMS = {
     "agent server": ("agent_server", "uvicorn", ["-m", "harborrl_agent_server"], 0),
