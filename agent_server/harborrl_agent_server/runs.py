@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from functools import partial
 
 import httpx
 
@@ -18,8 +17,11 @@ from harborrl_agent_server.contract import ExitStatus, FlushResponse, RunRequest
 from harborrl_agent_server.endpoints import EndpointRefusedError
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.outcomes import Cause, Verdict, judge
+from harborrl_agent_server.phases import Phase
+from harborrl_agent_server.run import Run
 from harborrl_agent_server.scope import SandboxProvider
 from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.snapshot import Snapshot, view
 from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError, task_directory
 from harborrl_agent_server.trial import BadTaskError, TrialRun
 
@@ -31,6 +33,9 @@ FLUSH_WAIT_SECONDS = 10.0
 FORCE_SECONDS = 30.0
 """After the cleanup budget: how long a sandbox removed behind Harbor's back may hold its slot."""
 
+REMEMBERED = 200
+"""Finished runs that can still be seen, some hundred bytes each."""
+
 REFUSALS: dict[type[Exception], ExitStatus] = {
     InvalidInstanceIdError: ExitStatus.INVALID_INSTANCE_ID,
     TaskNotFoundError: ExitStatus.TASK_NOT_FOUND,
@@ -38,29 +43,6 @@ REFUSALS: dict[type[Exception], ExitStatus] = {
     InvalidAgentError: ExitStatus.INVALID_AGENT,
     EndpointRefusedError: ExitStatus.MODEL_ENDPOINT_FAILED,
 }
-
-
-@dataclass(eq=False)
-class Run:
-    """One `/run` call."""
-
-    request: RunRequest
-    registered: float
-    number: int
-    cause: Cause | None = None
-    admitted: float | None = None
-    trial: TrialRun | None = None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    _cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def cancel(self, cause: Cause) -> None:
-        """End the run; the first cause stands, later ones change nothing."""
-        if self.cause is None and not self.ended.is_set():
-            self.cause = cause
-            self._cancelled.set()
-
-    async def cancellation(self) -> None:
-        await self._cancelled.wait()
 
 
 class Runs:
@@ -85,15 +67,31 @@ class Runs:
         """No new runs: those that are live are about to be cancelled, or the last that this server will see."""
         self.leaked = 0
         self._clock = clock
-        self._numbers = itertools.count(1)
+        self._finished: deque[Run] = deque(maxlen=REMEMBERED)
 
     def oldest_s(self) -> float | None:
         started = [run.admitted for run in self.live if run.admitted is not None]
         return self._clock() - min(started) if started else None
 
+    def snapshot(self) -> Snapshot:
+        """All live runs and the last finished ones, as values."""
+        now = self._clock()
+        return Snapshot(
+            live=tuple(view(run, now) for run in sorted(self.live, key=lambda run: run.registered)),
+            finished=tuple(view(run, now) for run in reversed(self._finished)),
+            outcomes=dict(self.outcomes),
+            capacity=self.slots.capacity,
+            in_flight=self.slots.taken,
+            queued=self.slots.queued,
+            leaked=self.leaked,
+        )
+
+    def _enter(self, run: Run, phase: Phase) -> None:
+        run.enter(phase, self._clock())
+
     async def execute(self, request: RunRequest, gone: asyncio.Future[None]) -> RunResponse:
         """Run one trial and answer; `gone` completes when the client has left, which frees the slot at once."""
-        run = Run(request, registered=self._clock(), number=next(self._numbers))
+        run = Run(request, request.agent_name or self.settings.agent_name, registered=self._clock())
         self.live.add(run)
         answer = keep(self._life(run))
         gone.add_done_callback(lambda _: run.cancel(Cause.CLIENT_GONE))
@@ -103,25 +101,32 @@ class Runs:
         try:
             answer = await self._answer(run)
         except Exception as error:  # a bug here or in Harbor costs this run alone; it is logged and answered
-            LOG.exception("run %d of %s failed inside the server", run.number, run.request.instance_id)
+            LOG.exception("run %s of %s failed inside the server", run.id, run.request.instance_id)
             answer = refusal(ExitStatus.SERVER_ERROR, f"{type(error).__name__}: {error}; look at the server's log")
-        finally:
-            self.live.discard(run)
-            run.ended.set()
+        self._end(run, answer)
+        return answer
+
+    def _end(self, run: Run, answer: RunResponse) -> None:
         answer.agent_metrics["total_time"] = round(self._clock() - run.registered, 6)
+        run.answer = answer
+        if run.phase is not Phase.LEAKED:
+            self._enter(run, Phase.DONE)
         self.outcomes[answer.exit_status] += 1
         self.metrics.observe(answer)
         if run.trial is not None:
             run.trial.write_record(run.request, answer.model_dump(mode="json"))
+            run.trial = None  # Harbor's trial is large
+        self.live.discard(run)
+        self._finished.append(run)
+        run.ended.set()
         LOG.info(
-            "run %d %s: %s reward %s %s",
-            run.number,
+            "run %s %s: %s reward %s %s",
+            run.id,
             run.request.instance_id,
             answer.exit_status,
             answer.reward,
             answer.message or "",
         )
-        return answer
 
     async def _answer(self, run: Run) -> RunResponse:
         try:
@@ -131,7 +136,7 @@ class Runs:
             return refusal(REFUSALS[type(error)], str(error))
         if not await self._admitted(run):
             return self._not_admitted(run)
-        run.admitted = self._clock()
+        self._enter(run, Phase.STARTING)
         try:
             run.trial = await TrialRun.create(
                 run.request,
@@ -140,7 +145,10 @@ class Runs:
                 settings=self.settings,
                 provider=self.provider,
                 model_client=self.model_client,
+                run_id=run.id,
+                entered=partial(self._enter, run),
             )
+            run.trial_name = run.trial.name
             await self._to_its_end(run, run.trial)
         except BadTaskError as error:
             return refusal(REFUSALS[BadTaskError], str(error))
@@ -197,6 +205,7 @@ class Runs:
             task.result()
             return
         run.cancel(Cause.OVERRUN)
+        self._enter(run, Phase.CANCELLING)
         task.cancel()
         await asyncio.wait({task}, timeout=budgets.cleanup_s)
         if not task.done():
@@ -205,9 +214,11 @@ class Runs:
                 trial.name,
                 budgets.cleanup_s,
             )
+            self._enter(run, Phase.FORCING)
             await finish(trial.destroy_sandboxes(), FORCE_SECONDS)
             await asyncio.wait({task}, timeout=1)
         if not task.done():
+            self._enter(run, Phase.LEAKED)
             self.leaked += 1
             self.metrics.leaked.inc()
             LOG.error("trial %s does not end; its slot is freed, its task goes on", trial.name)

@@ -1,0 +1,60 @@
+"""One run: its request, its phase, and the first cause to end it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from harborrl_agent_server.contract import RunRequest, RunResponse
+from harborrl_agent_server.outcomes import Cause
+from harborrl_agent_server.phases import ENDS, Phase, may_follow
+from harborrl_agent_server.trial import TrialRun
+
+
+@dataclass(eq=False)
+class Run:
+    """One trial that was asked for. Times are of the server's monotonic clock, in seconds."""
+
+    request: RunRequest
+    agent: str
+    registered: float
+    id: str = field(default_factory=lambda: uuid4().hex[:12])
+    cause: Cause | None = None
+    phase: Phase = Phase.QUEUED
+    entered: dict[Phase, float] = field(default_factory=dict)
+    """When each phase began, in the order in which they were entered."""
+    trial: TrialRun | None = None
+    """While it lives."""
+    trial_name: str | None = None
+    answer: RunResponse | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.entered[self.phase] = self.registered
+
+    @property
+    def admitted(self) -> float | None:
+        """When it got its slot."""
+        return self.entered.get(Phase.STARTING)
+
+    @property
+    def finished(self) -> float | None:
+        return next((moment for phase, moment in self.entered.items() if phase in ENDS), None)
+
+    def enter(self, phase: Phase, now: float) -> None:
+        """Go on to `phase`. A step that the table does not have changes nothing: hooks of Harbor's come late."""
+        if may_follow(self.phase, phase):
+            self.phase = phase
+            self.entered.pop(phase, None)
+            self.entered[phase] = now
+
+    def cancel(self, cause: Cause) -> bool:
+        """End the run; the first cause stands, later ones change nothing. Whether this was the first."""
+        if self.cause is not None or self.ended.is_set():
+            return False
+        self.cause = cause
+        self._cancelled.set()
+        return True
+
+    async def cancellation(self) -> None:
+        await self._cancelled.wait()
