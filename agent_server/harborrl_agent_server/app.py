@@ -5,6 +5,7 @@ import contextlib
 import hmac
 from collections.abc import AsyncIterator
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import httpx
@@ -13,10 +14,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest, RunResponse
+from harborrl_agent_server.answering import TrialResponse
+from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
 from harborrl_agent_server.metrics import Metrics
-from harborrl_agent_server.runs import Runs
+from harborrl_agent_server.runs import LeavingError, Runs
 from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.sessions import SessionTakenError
 from harborrl_agent_server.settings import Settings
 
 BODY_LIMIT = 32 * 1024 * 1024
@@ -70,15 +73,17 @@ async def lifespan(
 
 def add_work(app: FastAPI, settings: Settings) -> None:
     @app.post("/run")
-    async def run(request: Request) -> RunResponse:
+    async def run(request: Request) -> Response:
         runs: Runs = app.state.runs
         # The whole body first: a client that still sends when it is refused sees a broken connection, and no refusal.
-        body = await body_of(request)
-        if runs.draining:
-            raise HTTPException(503, "this server is leaving and has not started the trial; ask again", headers=LEAVING)
-        wanted = parsed(RunRequest, body)
-        async with client_watch(request) as gone:
-            return await runs.execute(wanted, gone)
+        wanted = parsed(RunRequest, await body_of(request))
+        try:
+            taken = runs.take(wanted)
+        except SessionTakenError as error:
+            raise HTTPException(409, str(error)) from error
+        except LeavingError as error:
+            raise HTTPException(503, str(error), headers=LEAVING) from error
+        return TrialResponse(partial(runs.answer, taken), settings.heartbeat_s)
 
     @app.post("/flush")
     async def flush(request: Request) -> FlushResponse:
@@ -151,22 +156,3 @@ def parsed[Model: BaseModel](model: type[Model], body: bytes) -> Model:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise HTTPException(422, error.errors(include_url=False, include_input=False, include_context=False)) from error
-
-
-@contextlib.asynccontextmanager
-async def client_watch(request: Request) -> AsyncIterator[asyncio.Future[None]]:
-    """A future that completes when the client hangs up; the framework alone would never tell a handler that waits."""
-    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def listen() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        if not gone.done():
-            gone.set_result(None)
-
-    listener = asyncio.ensure_future(listen())
-    try:
-        yield gone
-    finally:
-        listener.cancel()
-        gone.cancel()

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from uuid import uuid4
 
 from harborrl_agent_server.contract import RunRequest, RunResponse
 from harborrl_agent_server.outcomes import Cause
@@ -16,12 +15,15 @@ class Run:
 
     request: RunRequest
     agent: str
+    id: str
+    """As in `sessions.run_id`."""
     registered: float
-    id: str = field(default_factory=lambda: uuid4().hex[:12])
     cause: Cause | None = None
     phase: Phase = Phase.QUEUED
     entered: dict[Phase, float] = field(default_factory=dict)
     """When each phase began, in the order in which they were entered."""
+    clients: int = 0
+    """Requests that wait for the answer."""
     trial: TrialRun | None = None
     """While it lives."""
     trial_name: str | None = None
@@ -55,6 +57,13 @@ class Run:
         self.cause = cause
         self._cancelled.set()
         return True
+
+    async def answered(self) -> RunResponse:
+        """The answer once the run is over. Who stops waiting changes nothing."""
+        await self.ended.wait()
+        if self.answer is None:
+            raise RuntimeError(f"run {self.id} ended without an answer")
+        return self.answer
 
     async def cancellation(self) -> None:
         await self._cancelled.wait()

@@ -20,10 +20,11 @@ from harborrl_agent_server.outcomes import Cause, Verdict, judge
 from harborrl_agent_server.phases import Phase
 from harborrl_agent_server.run import Run
 from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.sessions import SessionTakenError, recorded_answer, run_id, trial_name
 from harborrl_agent_server.settings import Settings
-from harborrl_agent_server.snapshot import Snapshot, view
+from harborrl_agent_server.snapshot import SHOWN, Snapshot, view
 from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError, task_directory
-from harborrl_agent_server.trial import BadTaskError, TrialRun
+from harborrl_agent_server.trial import BadTaskError, TrialExistsError, TrialRun
 
 LOG = logging.getLogger(__name__)
 
@@ -43,6 +44,10 @@ REFUSALS: dict[type[Exception], ExitStatus] = {
     InvalidAgentError: ExitStatus.INVALID_AGENT,
     EndpointRefusedError: ExitStatus.MODEL_ENDPOINT_FAILED,
 }
+
+
+class LeavingError(Exception):
+    """No new run is started here."""
 
 
 class Runs:
@@ -89,22 +94,53 @@ class Runs:
     def _enter(self, run: Run, phase: Phase) -> None:
         run.enter(phase, self._clock())
 
-    async def execute(self, request: RunRequest, gone: asyncio.Future[None]) -> RunResponse:
-        """Run one trial and answer; `gone` completes when the client has left, which frees the slot at once."""
-        run = Run(request, request.agent_name or self.settings.agent_name, registered=self._clock())
-        self.live.add(run)
-        answer = keep(self._life(run))
-        gone.add_done_callback(lambda _: run.cancel(Cause.CLIENT_GONE))
-        return await asyncio.shield(answer)
+    def find(self, request: RunRequest) -> Run | RunResponse | None:
+        """What there is of this session's trial: the live run, or the answer of one that is over.
 
-    async def _life(self, run: Run) -> RunResponse:
+        Raises `SessionTakenError` when the session's live trial is of another task.
+        """
+        known = run_id(request)
+        for run in self.live:
+            if run.id == known:
+                if run.request.instance_id != request.instance_id:
+                    task = run.request.instance_id[:SHOWN]
+                    raise SessionTakenError(f"session {known} belongs to a live trial of {task}; open another one")
+                return run
+        return recorded_answer(self.settings.trials_dir / trial_name(request.instance_id, known))
+
+    def take(self, request: RunRequest) -> Run | RunResponse:
+        """As `find`, and a new run where there is nothing yet; raises `LeavingError` when none is started any more."""
+        found = self.find(request)
+        if found is not None:
+            return found
+        if self.draining:
+            raise LeavingError("this server is leaving and has not started the trial; ask again")
+        name = request.agent_name or self.settings.agent_name
+        run = Run(request, name, id=run_id(request), registered=self._clock())
+        self.live.add(run)
+        keep(self._life(run))
+        return run
+
+    async def answer(self, taken: Run | RunResponse, gone: asyncio.Future[None]) -> RunResponse:
+        """`gone` completes when this client has left. The last one to leave frees the slot at once."""
+        if isinstance(taken, RunResponse):
+            return taken
+        taken.clients += 1
+        gone.add_done_callback(lambda left: self._client_left(taken, left))
+        return await taken.answered()
+
+    def _client_left(self, run: Run, gone: asyncio.Future[None]) -> None:
+        run.clients -= 1
+        if not gone.cancelled() and run.clients == 0:
+            run.cancel(Cause.CLIENT_GONE)
+
+    async def _life(self, run: Run) -> None:
         try:
             answer = await self._answer(run)
         except Exception as error:  # a bug here or in Harbor costs this run alone; it is logged and answered
             LOG.exception("run %s of %s failed inside the server", run.id, run.request.instance_id)
             answer = refusal(ExitStatus.SERVER_ERROR, f"{type(error).__name__}: {error}; look at the server's log")
         self._end(run, answer)
-        return answer
 
     def _end(self, run: Run, answer: RunResponse) -> None:
         answer.agent_metrics["total_time"] = round(self._clock() - run.registered, 6)
@@ -152,6 +188,11 @@ class Runs:
             await self._to_its_end(run, run.trial)
         except BadTaskError as error:
             return refusal(REFUSALS[BadTaskError], str(error))
+        except TrialExistsError as error:
+            return refusal(
+                ExitStatus.SERVER_ERROR,
+                f"trial {error} was begun before, by a server that runs it still or was killed; open another session",
+            )
         finally:
             self.slots.give_back()
         return self._response(run, run.trial)

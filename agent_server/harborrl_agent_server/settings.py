@@ -65,6 +65,8 @@ class Settings:
     """How long a server that a newer version replaces lets its trials run on before it cancels the rest."""
     deployment: str = ""
     """The Deployment that this pod belongs to, in the job's namespace; empty: none, so nothing replaces this server."""
+    heartbeat_s: float = 30
+    """Between two spaces that keep the connection of a waiting `/run` alive; 0: none are sent."""
     admin_secret: str = field(default="", repr=False)
     job: JobIdentity = field(default_factory=JobIdentity)
     pod_name: str = "agent-server"
@@ -94,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
     add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
     add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
     add("--drain-period", type=float, default=0, help="seconds that a replaced server lets its trials run on")
+    add("--heartbeat", type=float, default=30, help="seconds between two signs of life to a waiting client; 0: none")
     return flags
 
 
@@ -123,6 +126,7 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         sandbox_config=json_object("--sandbox-config", args.sandbox_config),
         grace_s=args.grace_period,
         drain_s=args.drain_period,
+        heartbeat_s=args.heartbeat,
         deployment=environ.get("HARBORRL_DEPLOYMENT", ""),
         admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
         job=JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
@@ -158,6 +162,8 @@ def check(settings: Settings) -> None:
     short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
     if short:
         raise StartupError(f"time-outs must be positive seconds: {', '.join(short)}")
+    if settings.heartbeat_s < 0:
+        raise StartupError(f"--heartbeat {settings.heartbeat_s:g}: seconds, or 0 for none")
     try:
         settings.trials_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-import re
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
@@ -22,6 +22,7 @@ from harborrl_agent_server.loggers import forget_loggers
 from harborrl_agent_server.outcomes import Cause, Evidence
 from harborrl_agent_server.phases import Phase
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
+from harborrl_agent_server.sessions import RECORD, trial_name
 from harborrl_agent_server.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -32,6 +33,10 @@ Entered = Callable[[Phase], None]
 
 class BadTaskError(Exception):
     """The task directory is there, but Harbor refuses it."""
+
+
+class TrialExistsError(Exception):
+    """Somebody has begun the trial of this session before."""
 
 
 class TrialRun:
@@ -57,7 +62,10 @@ class TrialRun:
         run_id: str,
         entered: Entered,
     ) -> "TrialRun":
-        """Build Harbor's trial in the current context; raises `BadTaskError` for what Harbor refuses about the task."""
+        """Build Harbor's trial in the current context; raises `BadTaskError` for what Harbor refuses about the task.
+
+        Its directory is the claim on the session: `TrialExistsError` when there is one.
+        """
         scope = TrialScope(run_id=run_id, provider=provider, model_client=model_client, api_key=request.api_key)
         CURRENT.set(scope)
         config = TrialConfig(
@@ -69,10 +77,16 @@ class TrialRun:
             verifier=VerifierConfig(max_timeout_sec=settings.budgets.verifier_s),
             override_error_policy=ERROR_POLICY,
         )
+        claim = settings.trials_dir / config.trial_name
+        try:
+            claim.mkdir(parents=True)
+        except FileExistsError as error:
+            raise TrialExistsError(config.trial_name) from error
         try:
             trial = await Trial.create(config)
         except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
             forget_loggers(config.trial_name)
+            shutil.rmtree(claim, ignore_errors=True)
             raise BadTaskError(
                 f"Harbor refuses the task {task_dir.name}: {type(error).__name__}: {str(error)[:500]}"
             ) from error
@@ -177,15 +191,9 @@ class TrialRun:
         """`run.json` beside Harbor's result: the request without the data set's row, and our answer."""
         record = {"request": request.model_dump(exclude={"api_key"}), "run_id": self.scope.run_id, "answer": answer}
         try:
-            (self.trial.paths.trial_dir / "run.json").write_text(json.dumps(record, indent=1))
+            (self.trial.paths.trial_dir / RECORD).write_text(json.dumps(record, indent=1))
         except OSError as error:
             LOG.warning("trial %s: run.json could not be written: %s", self.name, error)
-
-
-def trial_name(instance_id: str, run_id: str) -> str:
-    """Unique, and safe as a directory, a logger and a pod name: no dots."""
-    slug = re.sub(r"[^a-z0-9]+", "-", instance_id.lower()).strip("-")[:40] or "task"
-    return f"{slug}-{run_id}"
 
 
 def seconds(timing: TimingInfo | None) -> float | None:

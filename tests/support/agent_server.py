@@ -1,7 +1,8 @@
 """A running agent server over the local sandbox, driven through its HTTP routes."""
 
 import contextlib
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, override
@@ -48,12 +49,14 @@ class Stage:
     runs: Runs
     settings: Settings
     client: httpx.AsyncClient = field(repr=False)
+    sessions: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
     def body(self, **changes: Any) -> dict[str, Any]:
+        """A request for a trial in a session of its own."""
         return {
             "instance_id": "write-greeting",
             "agent_name": "bash",
-            "base_url": f"{self.session_url}/sessions/s1/v1",
+            "base_url": f"{self.session_url}/sessions/s{next(self.sessions)}/v1",
             "model": "openai/model",
             "sampling_params": {"temperature": 0.8, "max_tokens": 64},
             "session_server_instance_id": "instance-a",

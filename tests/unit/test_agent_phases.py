@@ -33,7 +33,7 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def run_at(registered: float = 100.0, **fields: Any) -> Run:
-    return Run(RunRequest(instance_id="t", **fields), "bash", registered=registered)
+    return Run(RunRequest(instance_id="t", **fields), "bash", id="1", registered=registered)
 
 
 def test_every_phase_before_the_end_can_be_cancelled_and_can_end() -> None:
@@ -89,7 +89,7 @@ def test_a_finished_runs_ages_stand_still() -> None:
 def test_a_view_is_a_value_that_holds_no_key_and_bounds_a_foreign_id() -> None:
     run = run_at(api_key="sk-secret", base_url="http://session/v1")
     assert "sk-secret" not in str(asdict(view(run, 101)))
-    long = Run(RunRequest(instance_id="x" * 1000), "bash", registered=0)
+    long = Run(RunRequest(instance_id="x" * 1000), "bash", id="1", registered=0)
     assert len(view(long, 1).instance_id) == 128
     with pytest.raises(FrozenInstanceError):
         view(run, 101).phase = Phase.DONE  # type: ignore[misc] # what the test is about
@@ -123,7 +123,7 @@ async def test_only_the_last_finished_runs_are_remembered(tasks: Path) -> None:
     async with httpx.AsyncClient() as client:
         runs = Runs(settings, LocalProvider(), client, Metrics())
         for number in range(REMEMBERED + 2):
-            await runs.execute(RunRequest(instance_id=f"none-{number}"), _never())
+            await runs.answer(runs.take(RunRequest(instance_id=f"none-{number}")), _never())
         seen = runs.snapshot()
     assert (len(seen.finished), seen.finished[0].instance_id) == (REMEMBERED, f"none-{REMEMBERED + 1}")
 
