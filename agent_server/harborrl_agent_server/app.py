@@ -62,13 +62,18 @@ async def lifespan(
         timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
     ) as model_client:
         app.state.runs = Runs(settings, provider, model_client, metrics)
-        lag = asyncio.ensure_future(metrics.watch_loop())
+        runs: Runs = app.state.runs
+        chores = [
+            asyncio.ensure_future(chore)
+            for chore in (metrics.watch_loop(), runs.reaper.keep_reaping(settings.reap_interval_s))
+        ]
         try:
             yield
         finally:
-            lag.cancel()
-            if not app.state.runs.draining:
-                await app.state.runs.stop(settings.grace_s)
+            for chore in chores:
+                chore.cancel()
+            if not runs.draining:
+                await runs.stop(settings.grace_s)
 
 
 def add_work(app: FastAPI, settings: Settings) -> None:
@@ -109,6 +114,7 @@ def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
         runs: Runs = app.state.runs
         metrics.in_flight.set(runs.slots.taken)
         metrics.queued.set(runs.slots.queued)
+        metrics.leftover.set(len(runs.reaper.left))
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -116,7 +122,7 @@ def health_of(runs: Runs, settings: Settings) -> Health:
     slots = runs.slots
     oldest = runs.oldest_s()
     return Health(
-        status="draining" if runs.draining else "degraded" if runs.leaked else "ok",
+        status="draining" if runs.draining else "degraded" if runs.reaper.left else "ok",
         version=VERSION,
         instance=settings.pod_name,
         capacity=slots.capacity,

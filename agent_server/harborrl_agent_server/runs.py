@@ -7,43 +7,35 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 
 import httpx
+from harbor.models.trial.config import AgentConfig
 
 from harborrl_agent_server.admission import Slots
-from harborrl_agent_server.agents.registry import InvalidAgentError, agent_config
-from harborrl_agent_server.bounded import finish, keep
+from harborrl_agent_server.agents.registry import agent_config
+from harborrl_agent_server.answers import REFUSALS, not_admitted, of_trial, refusal, refused
+from harborrl_agent_server.bounded import keep
 from harborrl_agent_server.contract import ExitStatus, FlushResponse, RunRequest, RunResponse
-from harborrl_agent_server.endpoints import EndpointRefusedError
 from harborrl_agent_server.metrics import Metrics
-from harborrl_agent_server.outcomes import Cause, Verdict, judge
+from harborrl_agent_server.outcomes import Cause
 from harborrl_agent_server.phases import Phase
+from harborrl_agent_server.reaper import Reaper
 from harborrl_agent_server.run import Run
 from harborrl_agent_server.scope import SandboxProvider
 from harborrl_agent_server.sessions import SessionTakenError, recorded_answer, run_id, trial_name
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.snapshot import SHOWN, Snapshot, view
-from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError, task_directory
-from harborrl_agent_server.trial import BadTaskError, TrialExistsError, TrialRun
+from harborrl_agent_server.tasks import task_directory
+from harborrl_agent_server.trial import TrialRun
 
 LOG = logging.getLogger(__name__)
 
 FLUSH_WAIT_SECONDS = 10.0
 """How long `/flush` waits for cancelled trials before it counts them as pending."""
 
-FORCE_SECONDS = 30.0
-"""After the cleanup budget: how long a sandbox removed behind Harbor's back may hold its slot."""
-
 REMEMBERED = 200
 """Finished runs that can still be seen, some hundred bytes each."""
-
-REFUSALS: dict[type[Exception], ExitStatus] = {
-    InvalidInstanceIdError: ExitStatus.INVALID_INSTANCE_ID,
-    TaskNotFoundError: ExitStatus.TASK_NOT_FOUND,
-    BadTaskError: ExitStatus.TASK_NOT_FOUND,
-    InvalidAgentError: ExitStatus.INVALID_AGENT,
-    EndpointRefusedError: ExitStatus.MODEL_ENDPOINT_FAILED,
-}
 
 
 class LeavingError(Exception):
@@ -70,7 +62,7 @@ class Runs:
         self.outcomes: Counter[str] = Counter()
         self.draining = False
         """No new runs: those that are live are about to be cancelled, or the last that this server will see."""
-        self.leaked = 0
+        self.reaper = Reaper(self._enter, settings.budgets)
         self._clock = clock
         self._finished: deque[Run] = deque(maxlen=REMEMBERED)
 
@@ -88,7 +80,7 @@ class Runs:
             capacity=self.slots.capacity,
             in_flight=self.slots.taken,
             queued=self.slots.queued,
-            leaked=self.leaked,
+            leaked=len(self.reaper.left),
         )
 
     def _enter(self, run: Run, phase: Phase) -> None:
@@ -145,7 +137,9 @@ class Runs:
     def _end(self, run: Run, answer: RunResponse) -> None:
         answer.agent_metrics["total_time"] = round(self._clock() - run.registered, 6)
         run.answer = answer
-        if run.phase is not Phase.LEAKED:
+        if run.phase is Phase.LEAKED:
+            self.metrics.leaked.inc()
+        else:
             self._enter(run, Phase.DONE)
         self.outcomes[answer.exit_status] += 1
         self.metrics.observe(answer)
@@ -168,10 +162,13 @@ class Runs:
         try:
             task_dir = task_directory(self.settings.tasks_dir, run.request.instance_id)
             agent = agent_config(run.request, self.settings)
+            if not await self._admitted(run):
+                return not_admitted(run, self._clock(), self.settings)
+            return await self._in_slot(run, task_dir, agent)
         except tuple(REFUSALS) as error:
-            return refusal(REFUSALS[type(error)], str(error))
-        if not await self._admitted(run):
-            return self._not_admitted(run)
+            return refused(error)
+
+    async def _in_slot(self, run: Run, task_dir: Path, agent: AgentConfig) -> RunResponse:
         self._enter(run, Phase.STARTING)
         try:
             run.trial = await TrialRun.create(
@@ -185,17 +182,10 @@ class Runs:
                 entered=partial(self._enter, run),
             )
             run.trial_name = run.trial.name
-            await self._to_its_end(run, run.trial)
-        except BadTaskError as error:
-            return refusal(REFUSALS[BadTaskError], str(error))
-        except TrialExistsError as error:
-            return refusal(
-                ExitStatus.SERVER_ERROR,
-                f"trial {error} was begun before, by a server that runs it still or was killed; open another session",
-            )
+            await self.reaper.see_through(run, run.trial)
         finally:
             self.slots.give_back()
-        return self._response(run, run.trial)
+        return of_trial(run, run.trial, self.settings)
 
     async def _admitted(self, run: Run) -> bool:
         """Wait for a slot until one is ours, the run is cancelled, or the trial could no longer end in time."""
@@ -218,72 +208,15 @@ class Runs:
                 await turn
         return False
 
-    def _not_admitted(self, run: Run) -> RunResponse:
-        waited = self._clock() - run.registered
-        if run.cause is not None:
-            answer = refusal(ExitStatus.ABORTED, f"cancelled while queued: {run.cause}")
-        else:
-            need = self.settings.budgets.total()
-            answer = refusal(
-                ExitStatus.QUEUE_TIMEOUT,
-                f"no slot in {waited:.0f} s; a trial takes up to {need:.0f} s "
-                f"of the client's {run.request.deadline_s:.0f} s; "
-                "raise --max-concurrent, send fewer trials at once, or wait longer",
-            )
-        answer.phase_seconds["queue"] = round(waited, 3)
-        return answer
-
-    async def _to_its_end(self, run: Run, trial: TrialRun) -> None:
-        """Await the trial; on a cause, cancel it exactly once and see the teardown through, by force if it hangs."""
-        budgets = self.settings.budgets
-        task = keep(trial.run())
-        cancelled = asyncio.ensure_future(run.cancellation())
-        await asyncio.wait(
-            {task, cancelled}, timeout=budgets.total() + budgets.cleanup_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        cancelled.cancel()
-        if task.done():
-            task.result()
-            return
-        run.cancel(Cause.OVERRUN)
-        self._enter(run, Phase.CANCELLING)
-        task.cancel()
-        await asyncio.wait({task}, timeout=budgets.cleanup_s)
-        if not task.done():
-            LOG.warning(
-                "trial %s: teardown takes longer than %.0f s; removing its sandbox by force",
-                trial.name,
-                budgets.cleanup_s,
-            )
-            self._enter(run, Phase.FORCING)
-            await finish(trial.destroy_sandboxes(), FORCE_SECONDS)
-            await asyncio.wait({task}, timeout=1)
-        if not task.done():
-            self._enter(run, Phase.LEAKED)
-            self.leaked += 1
-            self.metrics.leaked.inc()
-            LOG.error("trial %s does not end; its slot is freed, its task goes on", trial.name)
-
-    def _response(self, run: Run, trial: TrialRun) -> RunResponse:
-        evidence = trial.evidence(run.cause, agent_timeout_s=self.settings.budgets.agent_timeout_s)
-        verdict = judge(evidence, reward_key=self.settings.reward_key)
-        answer = response_from(verdict)
-        answer.trial_name = trial.name
-        answer.exception_type = evidence.exception
-        answer.agent_metrics = trial.metrics()
-        queue = (run.admitted or run.registered) - run.registered
-        answer.phase_seconds = {"queue": round(queue, 3), **trial.phase_seconds()}
-        answer.warnings = [*verdict.warnings, *trial.scope.warnings]
-        return answer
-
     async def flush(self, ids: Iterable[str], wait_s: float = FLUSH_WAIT_SECONDS) -> FlushResponse:
         """Cancel every run of the named sessions. The names stay usable: over-sampling aborts happen every step."""
         wanted = set(ids)
         hit = [run for run in self.live if run.request.session_server_instance_id in wanted]
-        for run in hit:
-            run.cancel(Cause.FLUSH)
+        cancelled = sum(run.cancel(Cause.FLUSH) for run in hit)
         await wait_ended(hit, wait_s)
-        return FlushResponse(cancelled=len(hit), pending=sum(not run.ended.is_set() for run in hit), ids=sorted(wanted))
+        return FlushResponse(
+            cancelled=cancelled, pending=sum(not run.ended.is_set() for run in hit), ids=sorted(wanted)
+        )
 
     async def stop(self, grace_s: float) -> None:
         """Cancel everything and wait for the answers, at most `grace_s`."""
@@ -299,17 +232,3 @@ async def wait_ended(runs: Iterable[Run], limit_s: float) -> None:
         async with asyncio.timeout(limit_s):
             for run in runs:
                 await run.ended.wait()
-
-
-def response_from(verdict: Verdict) -> RunResponse:
-    return RunResponse(
-        reward=verdict.reward,
-        exit_status=verdict.exit_status,
-        eval_report=verdict.eval_report,
-        infra_failure=verdict.infra_failure,
-        message=verdict.message,
-    )
-
-
-def refusal(status: ExitStatus, message: str) -> RunResponse:
-    return response_from(Verdict(status, message=message))

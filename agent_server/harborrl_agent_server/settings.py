@@ -67,6 +67,8 @@ class Settings:
     """The Deployment that this pod belongs to, in the job's namespace; empty: none, so nothing replaces this server."""
     heartbeat_s: float = 30
     """Between two spaces that keep the connection of a waiting `/run` alive; 0: none are sent."""
+    reap_interval_s: float = 15
+    """Between two tries to remove what is left of trials that did not end."""
     admin_secret: str = field(default="", repr=False)
     job: JobIdentity = field(default_factory=JobIdentity)
     pod_name: str = "agent-server"

@@ -62,9 +62,9 @@ class TrialRun:
         run_id: str,
         entered: Entered,
     ) -> "TrialRun":
-        """Build Harbor's trial in the current context; raises `BadTaskError` for what Harbor refuses about the task.
+        """Build Harbor's trial in the current context.
 
-        Its directory is the claim on the session: `TrialExistsError` when there is one.
+        Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
         """
         scope = TrialScope(run_id=run_id, provider=provider, model_client=model_client, api_key=request.api_key)
         CURRENT.set(scope)
@@ -77,19 +77,7 @@ class TrialRun:
             verifier=VerifierConfig(max_timeout_sec=settings.budgets.verifier_s),
             override_error_policy=ERROR_POLICY,
         )
-        claim = settings.trials_dir / config.trial_name
-        try:
-            claim.mkdir(parents=True)
-        except FileExistsError as error:
-            raise TrialExistsError(config.trial_name) from error
-        try:
-            trial = await Trial.create(config)
-        except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
-            forget_loggers(config.trial_name)
-            shutil.rmtree(claim, ignore_errors=True)
-            raise BadTaskError(
-                f"Harbor refuses the task {task_dir.name}: {type(error).__name__}: {str(error)[:500]}"
-            ) from error
+        trial = await built(config)
         return cls(trial, scope, entered)
 
     @property
@@ -141,6 +129,10 @@ class TrialRun:
     async def destroy_sandboxes(self) -> None:
         """Remove the sandboxes behind Harbor's back, when Harbor does not come to it."""
         await asyncio.gather(*(sandbox.destroy() for sandbox in self.scope.sandboxes), return_exceptions=True)
+
+    @property
+    def sandbox_left(self) -> bool:
+        return any(sandbox.left for sandbox in self.scope.sandboxes)
 
     def evidence(self, cause: Cause | None, *, agent_timeout_s: float) -> Evidence:
         fault = self.scope.fault
@@ -194,6 +186,24 @@ class TrialRun:
             (self.trial.paths.trial_dir / RECORD).write_text(json.dumps(record, indent=1))
         except OSError as error:
             LOG.warning("trial %s: run.json could not be written: %s", self.name, error)
+
+
+async def built(config: TrialConfig) -> Trial:
+    """Harbor's trial; its directory, made first, is the claim on the session."""
+    claim = config.trials_dir / config.trial_name
+    try:
+        claim.mkdir(parents=True)
+    except FileExistsError as error:
+        raise TrialExistsError(
+            f"trial {claim.name} was begun before, by a server that runs it still or was killed; open another session"
+        ) from error
+    try:
+        return await Trial.create(config)
+    except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
+        forget_loggers(config.trial_name)
+        shutil.rmtree(claim, ignore_errors=True)
+        said = f"{type(error).__name__}: {str(error)[:500]}"
+        raise BadTaskError(f"Harbor refuses the task {(config.task.path or claim).name}: {said}") from error
 
 
 def seconds(timing: TimingInfo | None) -> float | None:

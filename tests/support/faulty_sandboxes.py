@@ -53,3 +53,15 @@ class OutOfMemory(LocalSandbox):
             self.scope.blame(error)
             raise error
         return await super().exec(command, *args, **kwargs)  # type: ignore[arg-type] # passes all on
+
+
+class Undeletable(LocalSandbox):
+    """While the class says so, nothing removes it: an API server that is away, say."""
+
+    stuck = True
+
+    @override
+    async def destroy(self) -> None:
+        self.left = self.stuck
+        if not self.left:
+            await super().destroy()

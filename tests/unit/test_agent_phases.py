@@ -8,12 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
+from harborrl_agent_server.answers import refusal
 from harborrl_agent_server.contract import ExitStatus, RunRequest
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.outcomes import Cause
 from harborrl_agent_server.phases import ENDS, OWN_WAY, STEPS, Phase, may_follow
 from harborrl_agent_server.run import Run
-from harborrl_agent_server.runs import REMEMBERED, Runs, refusal
+from harborrl_agent_server.runs import REMEMBERED, Runs
 from harborrl_agent_server.sandboxes.local import LocalProvider
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.snapshot import view
