@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hmac
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from functools import partial
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from harborrl_agent_server.answering import TrialResponse
+from harborrl_agent_server.bearer import may_act
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.runs import LeavingError, Runs
@@ -28,6 +28,9 @@ BODY_LIMIT = 32 * 1024 * 1024
 LEAVING = {"Retry-After": "2", "Connection": "close", "X-HarborRL-Trial": "not-started"}
 """The next connection goes to whom the Service names by then; this one would come back here. By the last the client
 knows that this 503 is ours: a proxy's may come of a trial that runs."""
+
+REFUSED = {"WWW-Authenticate": "Bearer", "Connection": "close"}
+"""The body of who may not ask is not read."""
 
 try:
     VERSION = version("harborrl")
@@ -80,6 +83,8 @@ def add_work(app: FastAPI, settings: Settings) -> None:
     @app.post("/run")
     async def run(request: Request) -> Response:
         runs: Runs = app.state.runs
+        if settings.guard_run:
+            demand_bearer(settings, request)
         # The whole body first: a client that still sends when it is refused sees a broken connection, and no refusal.
         wanted = parsed(RunRequest, await body_of(request))
         try:
@@ -92,8 +97,7 @@ def add_work(app: FastAPI, settings: Settings) -> None:
 
     @app.post("/flush")
     async def flush(request: Request) -> FlushResponse:
-        if not may_flush(settings, request):
-            raise HTTPException(401, "send Authorization: Bearer with HARBOR_ADMIN_SECRET")
+        demand_bearer(settings, request)
         runs: Runs = app.state.runs
         return await runs.flush(parsed(FlushRequest, await body_of(request)).ids())
 
@@ -135,12 +139,9 @@ def health_of(runs: Runs, settings: Settings) -> Health:
     )
 
 
-def may_flush(settings: Settings, request: Request) -> bool:
-    """Without a secret the network decides who reaches us; with one, only its bearer may."""
-    if not settings.admin_secret:
-        return True
-    sent = request.headers.get("authorization", "")
-    return hmac.compare_digest(sent.encode(), f"Bearer {settings.admin_secret}".encode())
+def demand_bearer(settings: Settings, request: Request) -> None:
+    if not may_act(settings.admin_secret, request.headers.get("authorization", "")):
+        raise HTTPException(401, "send Authorization: Bearer with HARBOR_ADMIN_SECRET", headers=REFUSED)
 
 
 async def body_of(request: Request) -> bytes:

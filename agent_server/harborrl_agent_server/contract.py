@@ -1,9 +1,10 @@
 """Wire types of `/run`, `/flush` and `/health` (docs/contracts.md; fixtures in tests/contract)."""
 
+import json
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class ExitStatus(StrEnum):
@@ -30,7 +31,7 @@ class ExitStatus(StrEnum):
 class RunRequest(BaseModel):
     """One trial. Further keys are columns of the data set: large, or the gold patch, so they are dropped here."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     instance_id: str
     agent_name: str | None = None
@@ -48,6 +49,16 @@ class RunRequest(BaseModel):
     """Names the training session that `/flush` cancels."""
     deadline_s: float | None = Field(default=None, gt=0)
     """Seconds from receipt in which the client will still read an answer."""
+
+    @field_validator("sampling_params")
+    @classmethod
+    def _sendable(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """NaN and infinities are no JSON: they would break the first model request, when a sandbox has been made."""
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError as error:
+            raise ValueError("holds a number that JSON cannot say") from error
+        return value
 
 
 class RunResponse(BaseModel):

@@ -130,7 +130,7 @@ class Runs:
         try:
             answer = await self._answer(run)
         except Exception as error:  # a bug here or in Harbor costs this run alone; it is logged and answered
-            LOG.exception("run %s of %s failed inside the server", run.id, run.request.instance_id)
+            LOG.exception("run %s of %.130r failed inside the server", run.id, run.request.instance_id)
             answer = refusal(ExitStatus.SERVER_ERROR, f"{type(error).__name__}: {error}; look at the server's log")
         self._end(run, answer)
 
@@ -150,7 +150,7 @@ class Runs:
         self._finished.append(run)
         run.ended.set()
         LOG.info(
-            "run %s %s: %s reward %s %s",
+            "run %s %.130r: %s reward %s %s",
             run.id,
             run.request.instance_id,
             answer.exit_status,

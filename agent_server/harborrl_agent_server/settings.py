@@ -70,6 +70,8 @@ class Settings:
     reap_interval_s: float = 15
     """Between two tries to remove what is left of trials that did not end."""
     admin_secret: str = field(default="", repr=False)
+    guard_run: bool = False
+    """Whether `/run` demands the secret too: Miles' own client sends it with `/flush` alone."""
     job: JobIdentity = field(default_factory=JobIdentity)
     pod_name: str = "agent-server"
 
@@ -98,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
     add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
     add("--drain-period", type=float, default=0, help="seconds that a replaced server lets its trials run on")
+    add("--guard-run", action="store_true", help="demand HARBOR_ADMIN_SECRET for /run too")
     add("--heartbeat", type=float, default=30, help="seconds between two signs of life to a waiting client; 0: none")
     return flags
 
@@ -129,6 +132,7 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         grace_s=args.grace_period,
         drain_s=args.drain_period,
         heartbeat_s=args.heartbeat,
+        guard_run=args.guard_run,
         deployment=environ.get("HARBORRL_DEPLOYMENT", ""),
         admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
         job=JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
@@ -164,6 +168,8 @@ def check(settings: Settings) -> None:
     short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
     if short:
         raise StartupError(f"time-outs must be positive seconds: {', '.join(short)}")
+    if settings.guard_run and not settings.admin_secret:
+        raise StartupError("--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET")
     if settings.heartbeat_s < 0:
         raise StartupError(f"--heartbeat {settings.heartbeat_s:g}: seconds, or 0 for none")
     try:
