@@ -17,6 +17,7 @@ from harborrl_agent_server.answering import TrialResponse
 from harborrl_agent_server.bearer import may_act
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
 from harborrl_agent_server.metrics import Metrics
+from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
 from harborrl_agent_server.runs import LeavingError, Runs
 from harborrl_agent_server.scope import SandboxProvider
 from harborrl_agent_server.sessions import SessionTakenError
@@ -39,14 +40,17 @@ except PackageNotFoundError:
     """Run from a checkout."""
 
 
-def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
-    """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up."""
+def create_app(settings: Settings, provider: SandboxProvider, servers: Resolve | None = None) -> FastAPI:
+    """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up.
+
+    `servers`: the job's agent servers, by default those behind its headless Service.
+    """
     metrics = Metrics()
     metrics.capacity.set(settings.max_concurrent)
     app = FastAPI(
         title="HarborRL agent server",
         version=VERSION,
-        lifespan=lambda app: lifespan(app, settings, provider, metrics),
+        lifespan=lambda app: lifespan(app, settings, provider, metrics, servers),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -58,13 +62,14 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
 
 @contextlib.asynccontextmanager
 async def lifespan(
-    app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics
+    app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics, servers: Resolve | None
 ) -> AsyncIterator[None]:
     # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
     async with httpx.AsyncClient(
         timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
     ) as model_client:
         app.state.runs = Runs(settings, provider, model_client, metrics)
+        app.state.peers = Peers(settings, model_client, servers)
         runs: Runs = app.state.runs
         chores = [
             asyncio.ensure_future(chore)
@@ -99,7 +104,15 @@ def add_work(app: FastAPI, settings: Settings) -> None:
     async def flush(request: Request) -> FlushResponse:
         demand_bearer(settings, request)
         runs: Runs = app.state.runs
-        return await runs.flush(parsed(FlushRequest, await body_of(request)).ids())
+        ids = parsed(FlushRequest, await body_of(request)).ids()
+        sender = request.headers.get(FORWARDED_BY)
+        if sender == settings.pod_name:
+            return FlushResponse(cancelled=0, pending=0, ids=ids)  # our own, which has found us among the servers
+        if sender is not None:
+            return await runs.flush(ids)
+        peers: Peers = app.state.peers
+        own, others = await asyncio.gather(runs.flush(ids), peers.flush(ids))
+        return together(own, others)
 
 
 def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:

@@ -94,6 +94,8 @@ class FlushResponse(BaseModel):
     pending: int
     """Cancelled trials whose teardown had not finished when this answer was written."""
     ids: list[str]
+    unreached: int = 0
+    """Other servers of the job that may run trials of these sessions and did not answer."""
 
 
 class Health(BaseModel):

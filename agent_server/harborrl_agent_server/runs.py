@@ -31,8 +31,8 @@ from harborrl_agent_server.trial import TrialRun
 
 LOG = logging.getLogger(__name__)
 
-FLUSH_WAIT_SECONDS = 10.0
-"""How long `/flush` waits for cancelled trials before it counts them as pending."""
+FLUSH_WAIT_SECONDS = 8.0
+"""How long `/flush` waits for cancelled trials before it counts them as pending: our clients wait 10 s."""
 
 REMEMBERED = 200
 """Finished runs that can still be seen, some hundred bytes each."""

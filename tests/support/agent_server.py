@@ -12,6 +12,7 @@ import pytest
 from harbor.models.trial.config import EnvironmentConfig
 
 from harborrl_agent_server.app import create_app
+from harborrl_agent_server.peers import Resolve
 from harborrl_agent_server.runs import Runs
 from harborrl_agent_server.sandboxes.local import LocalProvider
 from harborrl_agent_server.scope import SandboxProvider
@@ -76,7 +77,13 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def stage(
-    tasks: Path, script: Script, *, provider: SandboxProvider | None = None, budgets: Budgets = BUDGETS, **changes: Any
+    tasks: Path,
+    script: Script,
+    *,
+    provider: SandboxProvider | None = None,
+    budgets: Budgets = BUDGETS,
+    servers: Resolve | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Stage]:
     settings = replace(
         Settings(
@@ -92,7 +99,7 @@ async def stage(
     provider = provider or LocalProvider()
     await provider.open()
     session = SessionServer(script)
-    app = create_app(settings, provider)
+    app = create_app(settings, provider, servers)
     async with (
         serving(session.app) as session_url,
         serving(app) as url,
