@@ -18,6 +18,7 @@ from harborrl_agent_server.bearer import may_act
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
+from harborrl_agent_server.retention import Rule, Shelf, keep_sweeping
 from harborrl_agent_server.runs import LeavingError, Runs
 from harborrl_agent_server.scope import SandboxProvider
 from harborrl_agent_server.sessions import SessionTakenError
@@ -73,7 +74,11 @@ async def lifespan(
         runs: Runs = app.state.runs
         chores = [
             asyncio.ensure_future(chore)
-            for chore in (metrics.watch_loop(), runs.reaper.keep_reaping(settings.reap_interval_s))
+            for chore in (
+                metrics.watch_loop(),
+                runs.reaper.keep_reaping(settings.reap_interval_s),
+                keep_sweeping(Shelf(settings.trials_dir), retention(settings), runs.trial_names),
+            )
         ]
         try:
             yield
@@ -133,6 +138,11 @@ def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
         metrics.queued.set(runs.slots.queued)
         metrics.leftover.set(len(runs.reaper.left))
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def retention(settings: Settings) -> Rule:
+    """What may still run, or be asked for again by a client that waits twice the budgets, stays."""
+    return Rule(settings.keep_trials, settings.keep_trials_days * 86400, young_s=2 * settings.budgets.total())
 
 
 def health_of(runs: Runs, settings: Settings) -> Health:

@@ -70,6 +70,11 @@ class Runs:
         started = [run.admitted for run in self.live if run.admitted is not None]
         return self._clock() - min(started) if started else None
 
+    def trial_names(self) -> set[str]:
+        """Of trials whose directories are in use."""
+        in_use = [*self.live, *(leftover.run for leftover in self.reaper.left)]
+        return {run.trial_name for run in in_use if run.trial_name is not None}
+
     def snapshot(self) -> Snapshot:
         """All live runs and the last finished ones, as values."""
         now = self._clock()

@@ -69,6 +69,10 @@ class Settings:
     """Between two spaces that keep the connection of a waiting `/run` alive; 0: none are sent."""
     reap_interval_s: float = 15
     """Between two tries to remove what is left of trials that did not end."""
+    keep_trials: int = 10_000
+    """Graded trial directories that stay, some 0.1 to 10 MB each; failed ones four times as many. 0: all."""
+    keep_trials_days: float = 0
+    """Days that they stay at most, failed ones four times as long. 0: for ever."""
     admin_secret: str = field(default="", repr=False)
     guard_run: bool = False
     """Whether `/run` demands the secret too: Miles' own client sends it with `/flush` alone."""
@@ -100,6 +104,13 @@ def parser() -> argparse.ArgumentParser:
     add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
     add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
     add("--drain-period", type=float, default=0, help="seconds that a replaced server lets its trials run on")
+    add(
+        "--keep-trials",
+        type=int,
+        default=10_000,
+        help="graded trial directories that stay (failed: four times); 0: all",
+    )
+    add("--keep-trials-days", type=float, default=0, help="days that they stay (failed: 4 times); 0: for ever")
     add("--guard-run", action="store_true", help="demand HARBOR_ADMIN_SECRET for /run too")
     add("--heartbeat", type=float, default=30, help="seconds between two signs of life to a waiting client; 0: none")
     return flags
@@ -133,6 +144,8 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         drain_s=args.drain_period,
         heartbeat_s=args.heartbeat,
         guard_run=args.guard_run,
+        keep_trials=args.keep_trials,
+        keep_trials_days=args.keep_trials_days,
         deployment=environ.get("HARBORRL_DEPLOYMENT", ""),
         admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
         job=JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
@@ -168,6 +181,8 @@ def check(settings: Settings) -> None:
     short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
     if short:
         raise StartupError(f"time-outs must be positive seconds: {', '.join(short)}")
+    if min(settings.keep_trials, settings.keep_trials_days) < 0:
+        raise StartupError("--keep-trials and --keep-trials-days: 0 (no limit) or more")
     if settings.guard_run and not settings.admin_secret:
         raise StartupError("--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET")
     if settings.heartbeat_s < 0:
