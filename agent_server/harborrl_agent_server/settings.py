@@ -5,7 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -125,32 +125,21 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
     tasks = environ.get("HARBOR_TASKS_DIR", "")
     if not tasks:
         raise StartupError("HARBOR_TASKS_DIR is not set: point it at the folder that holds one Harbor task a directory")
-    settings = Settings(
-        tasks_dir=Path(tasks),
-        trials_dir=args.trials_dir,
-        host=args.host,
-        port=args.port,
-        max_concurrent=args.max_concurrent,
-        budgets=budgets_from(args),
-        agent_name=args.agent_name,
-        agent_kwargs=json_object("--agent-kwargs", args.agent_kwargs),
-        allow_oracle=args.allow_oracle,
-        reward_key=args.reward_key,
-        sandbox=args.sandbox,
-        sandbox_namespace=args.sandbox_namespace,
-        sandbox_image=args.sandbox_image,
-        sandbox_config=json_object("--sandbox-config", args.sandbox_config),
-        grace_s=args.grace_period,
-        drain_s=args.drain_period,
-        heartbeat_s=args.heartbeat,
-        guard_run=args.guard_run,
-        keep_trials=args.keep_trials,
-        keep_trials_days=args.keep_trials_days,
-        deployment=environ.get("HARBORRL_DEPLOYMENT", ""),
-        admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
-        job=JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
-        pod_name=environ.get("POD_NAME") or socket.gethostname(),
-    )
+    same_name = {item.name: getattr(args, item.name) for item in fields(Settings) if hasattr(args, item.name)}
+    further: dict[str, Any] = {
+        "tasks_dir": Path(tasks),
+        "budgets": budgets_from(args),
+        "agent_kwargs": json_object("--agent-kwargs", args.agent_kwargs),
+        "sandbox_config": json_object("--sandbox-config", args.sandbox_config),
+        "grace_s": args.grace_period,
+        "drain_s": args.drain_period,
+        "heartbeat_s": args.heartbeat,
+        "deployment": environ.get("HARBORRL_DEPLOYMENT", ""),
+        "admin_secret": environ.get("HARBOR_ADMIN_SECRET", ""),
+        "job": JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
+        "pod_name": environ.get("POD_NAME") or socket.gethostname(),
+    }
+    settings = Settings(**same_name | further)
     if args.dashboard_port:
         raise StartupError(
             f"--dashboard-port {args.dashboard_port}: there is no dashboard; use 0, and read GET /metrics"
