@@ -127,6 +127,11 @@ def run(settings: Settings, provider: SandboxProvider | None = None, beat: Beat 
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("harbor.utils.logger").propagate = False  # every trial has its own trial.log
     LOG.info("%s", ladder(settings.budgets))
+    if 0 < settings.drain_s < settings.budgets.total():
+        LOG.warning(
+            "--drain-period %.0f is the client's ceiling, and a trial may take longer: it would not be waited for",
+            settings.drain_s,
+        )
     LOG.info(
         "%d slots, %s sandboxes, tasks in %s, trials in %s",
         settings.max_concurrent,

@@ -65,3 +65,31 @@ class Undeletable(LocalSandbox):
         self.left = self.stuck
         if not self.left:
             await super().destroy()
+
+
+class NeverReady(LocalSandbox):
+    """Its start goes on until somebody ends it."""
+
+    @override
+    async def boot(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Alive(LocalSandbox):
+    """Counts those that live at the same time."""
+
+    now = 0
+    peak = 0
+    _counted = False
+
+    @override
+    async def boot(self) -> None:
+        Alive.now, self._counted = Alive.now + 1, True
+        Alive.peak = max(Alive.peak, Alive.now)
+        await super().boot()
+
+    @override
+    async def destroy(self) -> None:
+        await super().destroy()
+        if self._counted:
+            Alive.now, self._counted = Alive.now - 1, False

@@ -20,7 +20,8 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         "--environment-start-timeout 120 --agent-setup-timeout 60 --verifier-timeout 120 --cleanup-timeout 60 "
         '--agent-name bash --agent-kwargs {"maxTurns":3} --sandbox kubernetes --sandbox-namespace ns '
         '--sandbox-image i:1 --sandbox-config {"namespace":"ns"} --reward-key score '
-        "--drain-period 7200 --grace-period 20 --allow-oracle --heartbeat 0 --guard-run --keep-trials 7 --keep-trials-days 2.5"
+        "--drain-period 7200 --grace-period 20 --allow-oracle "
+        "--heartbeat 0 --guard-run --keep-trials 7 --keep-trials-days 2.5"
     )
     environment = {
         "HARBOR_TASKS_DIR": str(tmp_path),
