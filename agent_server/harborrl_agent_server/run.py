@@ -58,6 +58,11 @@ class Run:
         self._cancelled.set()
         return True
 
+    def forget_the_work(self) -> None:
+        """Of a run that is over, what is large or secret: only what is shown stays."""
+        self.trial = None
+        self.request = self.request.model_copy(update={"sampling_params": {}, "api_key": ""})
+
     async def answered(self) -> RunResponse:
         """The answer once the run is over. Who stops waiting changes nothing."""
         await self.ended.wait()

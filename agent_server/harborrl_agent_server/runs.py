@@ -142,18 +142,21 @@ class Runs:
     def _end(self, run: Run, answer: RunResponse) -> None:
         answer.agent_metrics["total_time"] = round(self._clock() - run.registered, 6)
         run.answer = answer
+        try:
+            self._account_for(run, answer)
+        finally:
+            run.forget_the_work()
+            self.live.discard(run)
+            self._finished.append(run)
+            run.ended.set()
+
+    def _account_for(self, run: Run, answer: RunResponse) -> None:
         if run.phase is Phase.LEAKED:
             self.metrics.leaked.inc()
         else:
             self._enter(run, Phase.DONE)
         self.outcomes[answer.exit_status] += 1
         self.metrics.observe(answer)
-        if run.trial is not None:
-            run.trial.write_record(run.request, answer.model_dump(mode="json"))
-            run.trial = None  # Harbor's trial is large
-        self.live.discard(run)
-        self._finished.append(run)
-        run.ended.set()
         LOG.info(
             "run %s %.130r: %s reward %s %s",
             run.id,
@@ -162,6 +165,8 @@ class Runs:
             answer.reward,
             answer.message or "",
         )
+        if run.trial is not None:
+            run.trial.write_record(run.request, answer.model_dump(mode="json"))
 
     async def _answer(self, run: Run) -> RunResponse:
         try:

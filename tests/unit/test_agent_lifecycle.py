@@ -49,7 +49,7 @@ async def test_no_more_trials_run_than_there_are_slots(tasks: Path) -> None:
 async def test_flush_ends_running_and_queued_runs_of_that_session_only(tasks: Path) -> None:
     async with held(tasks, ("a", 5), ("b", 1), slots=4) as (server, gate, runs):
         told = (await flush(server, {"session_server_instance_id": "a"})).json()
-        assert told == {"cancelled": 5, "pending": 0, "ids": ["a"], "unreached": 0}
+        assert (told["cancelled"], told["ids"], told["unreached"]) == (5, ["a"], 0)
         answers = await asyncio.gather(*runs["a"])
         assert {(answer["exit_status"], answer["infra_failure"]) for answer in answers} == {("Aborted", True)}
         await gate.until(1)

@@ -119,6 +119,13 @@ async def test_a_whole_trial_goes_through_every_phase_of_its_own_way(tasks: Path
     assert tuple(run.entered) == (*OWN_WAY, Phase.DONE)
 
 
+async def test_a_finished_run_keeps_neither_key_nor_trial(tasks: Path) -> None:
+    async with stage(tasks, replies("TASK_DONE")) as server:
+        await server.run(api_key="sk-secret")
+        (run,) = server.runs._finished
+    assert (run.trial, run.request.api_key, run.request.sampling_params) == (None, "", {})
+
+
 async def test_only_the_last_finished_runs_are_remembered(tasks: Path) -> None:
     settings = Settings(tasks_dir=tasks, trials_dir=tasks.parent / "trials", sandbox="local")
     async with httpx.AsyncClient() as client:

@@ -96,6 +96,7 @@ async def test_a_document_nested_without_end_is_malformed(tasks: Path, name: str
         '"sampling_params": {"logit_bias": {"7": -Infinity}}',
         '"deadline_s": Infinity',
         '"deadline_s": -1',
+        pytest.param('"base_url": "http://' + "a" * 5000 + '/v1"', id="an endless address"),
         '"max_seq_len": 0',
         '"instance_id": "\\ud800"',
         '"instance_id": null',
