@@ -101,5 +101,6 @@ async def test_a_degraded_server_goes_on_with_all_its_slots(tasks: Path, stuck: 
         for _ in range(2):
             assert (await server.run())["exit_status"] == "Submitted"
         assert ((await server.health())["free"], len(server.runs.reaper.left)) == (1, 2)
+        assert (await server.client.get(f"{server.url}/ready")).status_code == 200
         stuck.stuck = False
         await server.runs.reaper.reap()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harborrl_agent_server.errors import StartupError
-from harborrl_agent_server.serve import ladder
+from harborrl_agent_server.serve import ladder, too_short
 from harborrl_agent_server.settings import Budgets, settings_from
 
 
@@ -79,3 +79,13 @@ def test_the_secret_is_not_shown(flags: list[str], tmp_path: Path) -> None:
 
 def test_the_ladder_of_time_outs_is_printed_with_its_sum() -> None:
     assert "7020 s" in ladder(Budgets())
+
+
+@pytest.mark.parametrize(("drain_s", "warned"), [("0", False), ("7020", False), ("7019", True)])
+def test_a_ceiling_below_the_sum_is_told_at_the_start(
+    flags: list[str], tmp_path: Path, drain_s: str, warned: bool
+) -> None:
+    settings = settings_from([*flags, "--drain-period", drain_s], {"HARBOR_TASKS_DIR": str(tmp_path)})
+    said = too_short(settings)
+    assert (said is not None) is warned
+    assert said is None or "a trial may take 7020 s" in said
