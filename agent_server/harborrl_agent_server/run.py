@@ -43,6 +43,10 @@ class Run:
     def finished(self) -> float | None:
         return next((moment for phase, moment in self.entered.items() if phase in ENDS), None)
 
+    def phase_starts(self) -> dict[str, float]:
+        """Seconds from when it was asked for to the beginning of each phase, in order."""
+        return {phase.value: round(moment - self.registered, 3) for phase, moment in self.entered.items()}
+
     def enter(self, phase: Phase, now: float) -> None:
         """Go on to `phase`. A step that the table does not have changes nothing: hooks of Harbor's come late."""
         if may_follow(self.phase, phase):

@@ -166,7 +166,9 @@ class Runs:
             answer.message or "",
         )
         if run.trial is not None:
-            run.trial.write_record(run.request, answer.model_dump(mode="json"))
+            run.trial.write_record(
+                run.request, answer.model_dump(mode="json"), cause=run.cause, phase_starts=run.phase_starts()
+            )
 
     async def _answer(self, run: Run) -> RunResponse:
         try:

@@ -179,9 +179,10 @@ class TrialRun:
         }
         return {key: round(value, 6) for key, value in measured.items()}
 
-    def write_record(self, request: RunRequest, answer: dict[str, Any]) -> None:
-        """`run.json` beside Harbor's result: the request without the data set's row, and our answer."""
-        record = {"request": request.model_dump(exclude={"api_key"}), "run_id": self.scope.run_id, "answer": answer}
+    def write_record(self, request: RunRequest, answer: dict[str, Any], **course: Any) -> None:
+        """`run.json` beside Harbor's result: the request without the data set's row, its course, and our answer."""
+        asked = request.model_dump(exclude={"api_key"})
+        record = {"request": asked, "run_id": self.scope.run_id, **course, "answer": answer}
         try:
             (self.trial.paths.trial_dir / RECORD).write_text(json.dumps(record, indent=1))
         except OSError as error:

@@ -1,6 +1,7 @@
 """The states of a run, and what can be seen of all runs at one moment."""
 
 import asyncio
+import json
 from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,11 @@ async def test_a_snapshot_shows_who_runs_who_waits_and_who_has_ended(tasks: Path
 
 async def test_a_whole_trial_goes_through_every_phase_of_its_own_way(tasks: Path) -> None:
     async with stage(tasks, replies("")) as server:
-        await server.run(agent_name="oracle")
-        (run,) = server.runs._finished
-    assert tuple(run.entered) == (*OWN_WAY, Phase.DONE)
+        answer = await server.run(agent_name="oracle")
+        record = json.loads((server.settings.trials_dir / answer["trial_name"] / "run.json").read_text())
+    assert [Phase(name) for name in record["phase_starts"]] == [*OWN_WAY, Phase.DONE]
+    assert list(record["phase_starts"].values()) == sorted(record["phase_starts"].values())
+    assert record["cause"] is None
 
 
 async def test_a_finished_run_keeps_neither_key_nor_trial(tasks: Path) -> None:
