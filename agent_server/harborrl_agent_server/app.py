@@ -66,11 +66,14 @@ async def lifespan(
     app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics, servers: Resolve | None
 ) -> AsyncIterator[None]:
     # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
-    async with httpx.AsyncClient(
-        timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
-    ) as model_client:
+    async with (
+        httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
+        ) as model_client,
+        httpx.AsyncClient(trust_env=False) as peer_client,
+    ):
         app.state.runs = Runs(settings, provider, model_client, metrics)
-        app.state.peers = Peers(settings, model_client, servers)
+        app.state.peers = Peers(settings, peer_client, servers)
         runs: Runs = app.state.runs
         chores = [
             asyncio.ensure_future(chore)
