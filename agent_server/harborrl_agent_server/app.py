@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-import hmac
 from collections.abc import AsyncIterator
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import httpx
@@ -13,10 +13,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest, RunResponse
+from harborrl_agent_server.answering import TrialResponse
+from harborrl_agent_server.bearer import may_act
+from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
 from harborrl_agent_server.metrics import Metrics
-from harborrl_agent_server.runs import Runs
+from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
+from harborrl_agent_server.retention import Rule, Shelf, keep_sweeping
+from harborrl_agent_server.runs import LeavingError, Runs
 from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.sessions import SessionTakenError
 from harborrl_agent_server.settings import Settings
 
 BODY_LIMIT = 32 * 1024 * 1024
@@ -26,6 +31,9 @@ LEAVING = {"Retry-After": "2", "Connection": "close", "X-HarborRL-Trial": "not-s
 """The next connection goes to whom the Service names by then; this one would come back here. By the last the client
 knows that this 503 is ours: a proxy's may come of a trial that runs."""
 
+REFUSED = {"WWW-Authenticate": "Bearer", "Connection": "close"}
+"""The body of who may not ask is not read."""
+
 try:
     VERSION = version("harborrl")
 except PackageNotFoundError:
@@ -33,14 +41,17 @@ except PackageNotFoundError:
     """Run from a checkout."""
 
 
-def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
-    """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up."""
+def create_app(settings: Settings, provider: SandboxProvider, servers: Resolve | None = None) -> FastAPI:
+    """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up.
+
+    `servers`: the job's agent servers, by default those behind its headless Service.
+    """
     metrics = Metrics()
     metrics.capacity.set(settings.max_concurrent)
     app = FastAPI(
         title="HarborRL agent server",
         version=VERSION,
-        lifespan=lambda app: lifespan(app, settings, provider, metrics),
+        lifespan=lambda app: lifespan(app, settings, provider, metrics, servers),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -52,40 +63,64 @@ def create_app(settings: Settings, provider: SandboxProvider) -> FastAPI:
 
 @contextlib.asynccontextmanager
 async def lifespan(
-    app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics
+    app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics, servers: Resolve | None
 ) -> AsyncIterator[None]:
     # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
-    async with httpx.AsyncClient(
-        timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
-    ) as model_client:
+    async with (
+        httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
+        ) as model_client,
+        httpx.AsyncClient(trust_env=False) as peer_client,
+    ):
         app.state.runs = Runs(settings, provider, model_client, metrics)
-        lag = asyncio.ensure_future(metrics.watch_loop())
+        app.state.peers = Peers(settings, peer_client, servers)
+        runs: Runs = app.state.runs
+        chores = [
+            asyncio.ensure_future(chore)
+            for chore in (
+                metrics.watch_loop(),
+                runs.reaper.keep_reaping(settings.reap_interval_s),
+                keep_sweeping(Shelf(settings.trials_dir), retention(settings), runs.trial_names),
+            )
+        ]
         try:
             yield
         finally:
-            lag.cancel()
-            if not app.state.runs.draining:
-                await app.state.runs.stop(settings.grace_s)
+            for chore in chores:
+                chore.cancel()
+            if not runs.draining:
+                await runs.stop(settings.grace_s)
 
 
 def add_work(app: FastAPI, settings: Settings) -> None:
     @app.post("/run")
-    async def run(request: Request) -> RunResponse:
+    async def run(request: Request) -> Response:
         runs: Runs = app.state.runs
+        if settings.guard_run:
+            demand_bearer(settings, request)
         # The whole body first: a client that still sends when it is refused sees a broken connection, and no refusal.
-        body = await body_of(request)
-        if runs.draining:
-            raise HTTPException(503, "this server is leaving and has not started the trial; ask again", headers=LEAVING)
-        wanted = parsed(RunRequest, body)
-        async with client_watch(request) as gone:
-            return await runs.execute(wanted, gone)
+        wanted = parsed(RunRequest, await body_of(request))
+        try:
+            taken = runs.take(wanted)
+        except SessionTakenError as error:
+            raise HTTPException(409, str(error)) from error
+        except LeavingError as error:
+            raise HTTPException(503, str(error), headers=LEAVING) from error
+        return TrialResponse(partial(runs.answer, taken), settings.heartbeat_s)
 
     @app.post("/flush")
     async def flush(request: Request) -> FlushResponse:
-        if not may_flush(settings, request):
-            raise HTTPException(401, "send Authorization: Bearer with HARBOR_ADMIN_SECRET")
+        demand_bearer(settings, request)
         runs: Runs = app.state.runs
-        return await runs.flush(parsed(FlushRequest, await body_of(request)).ids())
+        ids = parsed(FlushRequest, await body_of(request)).ids()
+        sender = request.headers.get(FORWARDED_BY)
+        if sender == settings.pod_name:
+            return FlushResponse(cancelled=0, pending=0, ids=ids)  # our own, which has found us among the servers
+        if sender is not None:
+            return await runs.flush(ids)
+        peers: Peers = app.state.peers
+        own, others = await asyncio.gather(runs.flush(ids), peers.flush(ids))
+        return together(own, others)
 
 
 def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
@@ -104,14 +139,20 @@ def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
         runs: Runs = app.state.runs
         metrics.in_flight.set(runs.slots.taken)
         metrics.queued.set(runs.slots.queued)
+        metrics.leftover.set(len(runs.reaper.left))
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def retention(settings: Settings) -> Rule:
+    """What may still run, or be asked for again by a client that waits twice the budgets, stays."""
+    return Rule(settings.keep_trials, settings.keep_trials_days * 86400, young_s=2 * settings.budgets.total())
 
 
 def health_of(runs: Runs, settings: Settings) -> Health:
     slots = runs.slots
     oldest = runs.oldest_s()
     return Health(
-        status="draining" if runs.draining else "degraded" if runs.leaked else "ok",
+        status="draining" if runs.draining else "degraded" if runs.reaper.left else "ok",
         version=VERSION,
         instance=settings.pod_name,
         capacity=slots.capacity,
@@ -124,12 +165,9 @@ def health_of(runs: Runs, settings: Settings) -> Health:
     )
 
 
-def may_flush(settings: Settings, request: Request) -> bool:
-    """Without a secret the network decides who reaches us; with one, only its bearer may."""
-    if not settings.admin_secret:
-        return True
-    sent = request.headers.get("authorization", "")
-    return hmac.compare_digest(sent.encode(), f"Bearer {settings.admin_secret}".encode())
+def demand_bearer(settings: Settings, request: Request) -> None:
+    if not may_act(settings.admin_secret, request.headers.get("authorization", "")):
+        raise HTTPException(401, "send Authorization: Bearer with HARBOR_ADMIN_SECRET", headers=REFUSED)
 
 
 async def body_of(request: Request) -> bytes:
@@ -151,22 +189,3 @@ def parsed[Model: BaseModel](model: type[Model], body: bytes) -> Model:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise HTTPException(422, error.errors(include_url=False, include_input=False, include_context=False)) from error
-
-
-@contextlib.asynccontextmanager
-async def client_watch(request: Request) -> AsyncIterator[asyncio.Future[None]]:
-    """A future that completes when the client hangs up; the framework alone would never tell a handler that waits."""
-    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def listen() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        if not gone.done():
-            gone.set_result(None)
-
-    listener = asyncio.ensure_future(listen())
-    try:
-        yield gone
-    finally:
-        listener.cancel()
-        gone.cancel()

@@ -1,9 +1,10 @@
 """Wire types of `/run`, `/flush` and `/health` (docs/contracts.md; fixtures in tests/contract)."""
 
+import json
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 
 class ExitStatus(StrEnum):
@@ -27,27 +28,44 @@ class ExitStatus(StrEnum):
     SERVER_ERROR = "ServerError"
 
 
+LONGEST_ID = 256
+"""Characters of an id that are kept: more than name any task, so what is longer is refused by what is left of it."""
+
+Word = Annotated[str, StringConstraints(max_length=4096)]
+"""Bounded, because a request is kept as long as its trial is shown."""
+
+
 class RunRequest(BaseModel):
     """One trial. Further keys are columns of the data set: large, or the gold patch, so they are dropped here."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
-    instance_id: str
-    agent_name: str | None = None
+    instance_id: Annotated[str, AfterValidator(lambda text: text[:LONGEST_ID])]
+    agent_name: Word | None = None
     """Unset: the server's `--agent-name`."""
-    base_url: str | None = None
+    base_url: Word | None = None
     """The session, up to and including `/v1`. Agents that ask no model need none."""
-    model: str = "model"
-    api_key: str = Field(default="dummy", repr=False)
+    model: Word = "model"
+    api_key: Word = Field(default="dummy", repr=False)
     sampling_params: dict[str, Any] = Field(default_factory=dict)
     """ChatCompletionRequest fields, forwarded unchanged with every model request."""
     max_seq_len: int | None = Field(default=None, gt=0)
     """Tokens of prompt and completions together; judged by the `usage` of each reply."""
-    session_server_id: str | None = None
-    session_server_instance_id: str | None = None
+    session_server_id: Word | None = None
+    session_server_instance_id: Word | None = None
     """Names the training session that `/flush` cancels."""
     deadline_s: float | None = Field(default=None, gt=0)
     """Seconds from receipt in which the client will still read an answer."""
+
+    @field_validator("sampling_params")
+    @classmethod
+    def _sendable(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """NaN and infinities are no JSON: they would break the first model request, when a sandbox has been made."""
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError as error:
+            raise ValueError("holds a number that JSON cannot say") from error
+        return value
 
 
 class RunResponse(BaseModel):
@@ -83,6 +101,8 @@ class FlushResponse(BaseModel):
     pending: int
     """Cancelled trials whose teardown had not finished when this answer was written."""
     ids: list[str]
+    unreached: int = 0
+    """Other servers of the job that may run trials of these sessions and did not answer."""
 
 
 class Health(BaseModel):

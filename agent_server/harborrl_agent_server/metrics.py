@@ -22,7 +22,12 @@ class Metrics:
         self.queued = Gauge("harborrl_agent_queued", "Trials that wait for a slot", registry=self.registry)
         self.capacity = Gauge("harborrl_agent_capacity", "Slots", registry=self.registry)
         self.leaked = Counter(
-            "harborrl_agent_leaked_trials", "Trials whose teardown never ended", registry=self.registry
+            "harborrl_agent_leaked_trials",
+            "Trials of which something was left when they were answered",
+            registry=self.registry,
+        )
+        self.leftover = Gauge(
+            "harborrl_agent_leftover_trials", "Trials of which something is left still", registry=self.registry
         )
         self.loop_lag = Gauge(
             "harborrl_agent_loop_lag_seconds", "How late the event loop woke up last", registry=self.registry

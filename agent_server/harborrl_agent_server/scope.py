@@ -12,6 +12,9 @@ from harbor.models.trial.config import EnvironmentConfig
 class Sandbox(Protocol):
     """What the runner needs from a sandbox beyond Harbor's own interface."""
 
+    left: bool
+    """Whether the last try to remove it failed, or still goes on."""
+
     async def quiesce(self) -> None:
         """End every process of the agent, so that none can touch the grading."""
 

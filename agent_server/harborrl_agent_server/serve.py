@@ -45,6 +45,17 @@ def ladder(budgets: Budgets) -> str:
     )
 
 
+def too_short(settings: Settings) -> str | None:
+    """What is wrong with a client's ceiling below the sum of the budgets; a replaced server is told the ceiling."""
+    needed = settings.budgets.total()
+    if not 0 < settings.drain_s < needed:
+        return None
+    return (
+        f"clients wait {settings.drain_s:.0f} s (--drain-period), and a trial may take {needed:.0f} s: "
+        "lower the time-outs, or raise the ceiling; such trials are refused with QueueTimeout"
+    )
+
+
 def provider_for(settings: Settings) -> SandboxProvider:
     """The provider of the chosen kind; the other kind's libraries stay unloaded."""
     if settings.sandbox == "local":
@@ -127,6 +138,8 @@ def run(settings: Settings, provider: SandboxProvider | None = None, beat: Beat 
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("harbor.utils.logger").propagate = False  # every trial has its own trial.log
     LOG.info("%s", ladder(settings.budgets))
+    if said := too_short(settings):
+        LOG.warning("%s", said)
     LOG.info(
         "%d slots, %s sandboxes, tasks in %s, trials in %s",
         settings.max_concurrent,

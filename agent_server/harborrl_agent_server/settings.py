@@ -5,7 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,17 @@ class Settings:
     """How long a server that a newer version replaces lets its trials run on before it cancels the rest."""
     deployment: str = ""
     """The Deployment that this pod belongs to, in the job's namespace; empty: none, so nothing replaces this server."""
+    heartbeat_s: float = 30
+    """Between two spaces that keep the connection of a waiting `/run` alive; 0: none are sent."""
+    reap_interval_s: float = 15
+    """Between two tries to remove what is left of trials that did not end."""
+    keep_trials: int = 10_000
+    """Graded trial directories that stay, some 0.1 to 10 MB each; failed ones four times as many. 0: all."""
+    keep_trials_days: float = 0
+    """Days that they stay at most, failed ones four times as long. 0: for ever."""
     admin_secret: str = field(default="", repr=False)
+    guard_run: bool = False
+    """Whether `/run` demands the secret too: Miles' own client sends it with `/flush` alone."""
     job: JobIdentity = field(default_factory=JobIdentity)
     pod_name: str = "agent-server"
 
@@ -94,6 +104,15 @@ def parser() -> argparse.ArgumentParser:
     add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
     add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
     add("--drain-period", type=float, default=0, help="seconds that a replaced server lets its trials run on")
+    add(
+        "--keep-trials",
+        type=int,
+        default=10_000,
+        help="graded trial directories that stay (failed: four times); 0: all",
+    )
+    add("--keep-trials-days", type=float, default=0, help="days that they stay (failed: 4 times); 0: for ever")
+    add("--guard-run", action="store_true", help="demand HARBOR_ADMIN_SECRET for /run too")
+    add("--heartbeat", type=float, default=30, help="seconds between two signs of life to a waiting client; 0: none")
     return flags
 
 
@@ -106,28 +125,21 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
     tasks = environ.get("HARBOR_TASKS_DIR", "")
     if not tasks:
         raise StartupError("HARBOR_TASKS_DIR is not set: point it at the folder that holds one Harbor task a directory")
-    settings = Settings(
-        tasks_dir=Path(tasks),
-        trials_dir=args.trials_dir,
-        host=args.host,
-        port=args.port,
-        max_concurrent=args.max_concurrent,
-        budgets=budgets_from(args),
-        agent_name=args.agent_name,
-        agent_kwargs=json_object("--agent-kwargs", args.agent_kwargs),
-        allow_oracle=args.allow_oracle,
-        reward_key=args.reward_key,
-        sandbox=args.sandbox,
-        sandbox_namespace=args.sandbox_namespace,
-        sandbox_image=args.sandbox_image,
-        sandbox_config=json_object("--sandbox-config", args.sandbox_config),
-        grace_s=args.grace_period,
-        drain_s=args.drain_period,
-        deployment=environ.get("HARBORRL_DEPLOYMENT", ""),
-        admin_secret=environ.get("HARBOR_ADMIN_SECRET", ""),
-        job=JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
-        pod_name=environ.get("POD_NAME") or socket.gethostname(),
-    )
+    same_name = {item.name: getattr(args, item.name) for item in fields(Settings) if hasattr(args, item.name)}
+    further: dict[str, Any] = {
+        "tasks_dir": Path(tasks),
+        "budgets": budgets_from(args),
+        "agent_kwargs": json_object("--agent-kwargs", args.agent_kwargs),
+        "sandbox_config": json_object("--sandbox-config", args.sandbox_config),
+        "grace_s": args.grace_period,
+        "drain_s": args.drain_period,
+        "heartbeat_s": args.heartbeat,
+        "deployment": environ.get("HARBORRL_DEPLOYMENT", ""),
+        "admin_secret": environ.get("HARBOR_ADMIN_SECRET", ""),
+        "job": JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
+        "pod_name": environ.get("POD_NAME") or socket.gethostname(),
+    }
+    settings = Settings(**same_name | further)
     if args.dashboard_port:
         raise StartupError(
             f"--dashboard-port {args.dashboard_port}: there is no dashboard; use 0, and read GET /metrics"
@@ -158,6 +170,12 @@ def check(settings: Settings) -> None:
     short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
     if short:
         raise StartupError(f"time-outs must be positive seconds: {', '.join(short)}")
+    if min(settings.keep_trials, settings.keep_trials_days) < 0:
+        raise StartupError("--keep-trials and --keep-trials-days: 0 (no limit) or more")
+    if settings.guard_run and not settings.admin_secret:
+        raise StartupError("--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET")
+    if settings.heartbeat_s < 0:
+        raise StartupError(f"--heartbeat {settings.heartbeat_s:g}: seconds, or 0 for none")
     try:
         settings.trials_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import logging
-import re
+import shutil
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 from harbor.models.trial.config import AgentConfig, TaskConfig, TrialConfig, VerifierConfig
@@ -20,24 +20,34 @@ from harborrl_agent_server.contract import ExitStatus, RunRequest
 from harborrl_agent_server.errors import ERROR_POLICY
 from harborrl_agent_server.loggers import forget_loggers
 from harborrl_agent_server.outcomes import Cause, Evidence
+from harborrl_agent_server.phases import Phase
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
+from harborrl_agent_server.sessions import RECORD, trial_name
 from harborrl_agent_server.settings import Settings
 
 LOG = logging.getLogger(__name__)
+
+Entered = Callable[[Phase], None]
+"""Told when the trial goes on to another phase."""
 
 
 class BadTaskError(Exception):
     """The task directory is there, but Harbor refuses it."""
 
 
+class TrialExistsError(Exception):
+    """Somebody has begun the trial of this session before."""
+
+
 class TrialRun:
     """A prepared trial. `create` does Harbor's own checks; `run` is awaited once and may be cancelled once."""
 
-    def __init__(self, trial: Trial, scope: TrialScope) -> None:
+    def __init__(self, trial: Trial, scope: TrialScope, entered: Entered) -> None:
         self.trial = trial
         self.scope = scope
-        self.phase = "start"
+        self.agent_started = False
         self.result: TrialResult | None = None
+        self._entered = entered
 
     @classmethod
     async def create(
@@ -49,11 +59,14 @@ class TrialRun:
         settings: Settings,
         provider: SandboxProvider,
         model_client: httpx.AsyncClient,
+        run_id: str,
+        entered: Entered,
     ) -> "TrialRun":
-        """Build Harbor's trial in the current context; raises `BadTaskError` for what Harbor refuses about the task."""
-        scope = TrialScope(
-            run_id=uuid4().hex[:12], provider=provider, model_client=model_client, api_key=request.api_key
-        )
+        """Build Harbor's trial in the current context.
+
+        Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
+        """
+        scope = TrialScope(run_id=run_id, provider=provider, model_client=model_client, api_key=request.api_key)
         CURRENT.set(scope)
         config = TrialConfig(
             task=TaskConfig(path=task_dir),
@@ -64,14 +77,8 @@ class TrialRun:
             verifier=VerifierConfig(max_timeout_sec=settings.budgets.verifier_s),
             override_error_policy=ERROR_POLICY,
         )
-        try:
-            trial = await Trial.create(config)
-        except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
-            forget_loggers(config.trial_name)
-            raise BadTaskError(
-                f"Harbor refuses the task {task_dir.name}: {type(error).__name__}: {str(error)[:500]}"
-            ) from error
-        return cls(trial, scope)
+        trial = await built(config)
+        return cls(trial, scope, entered)
 
     @property
     def name(self) -> str:
@@ -80,29 +87,42 @@ class TrialRun:
     async def run(self) -> TrialResult:
         """Run to the end. Harbor's own result file and ours are written even when this is cancelled."""
         CURRENT.set(self.scope)
-        for event, phase in (
-            (TrialEvent.ENVIRONMENT_START, "start"),
-            (TrialEvent.AGENT_START, "run"),
-            (TrialEvent.AGENT_END, "collect"),
-            (TrialEvent.END, "done"),
-        ):
-            self.trial.add_hook(event, self._entering(phase))
-        self.trial.add_hook(TrialEvent.VERIFICATION_START, self._before_grading)
+        self._tell_phases()
         try:
             self.result = await self.trial.run()
             return self.result
         finally:
             forget_loggers(self.name)
 
-    def _entering(self, phase: str) -> Any:
-        async def hook(_: TrialHookEvent) -> None:
-            self.phase = phase
+    def _tell_phases(self) -> None:
+        """Harbor has an event for some of them; the others begin with a call that it makes."""
+        trial = self.trial
+        trial.add_hook(TrialEvent.AGENT_START, self._before_agent)
+        trial.add_hook(TrialEvent.AGENT_END, self._collecting)
+        trial.add_hook(TrialEvent.VERIFICATION_START, self._before_grading)
+        for part, method, phase in (
+            (trial.agent, "setup", Phase.SETUP),
+            (trial.agent_environment, "stop", Phase.STOPPING),
+        ):
+            setattr(part, method, self._telling(phase, getattr(part, method)))
 
-        return hook
+    def _telling(self, phase: Phase, call: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def told(*args: Any, **kwargs: Any) -> None:
+            self._entered(phase)
+            await call(*args, **kwargs)
+
+        return told
+
+    async def _before_agent(self, _: TrialHookEvent) -> None:
+        self.agent_started = True
+        self._entered(Phase.RUNNING)
+
+    async def _collecting(self, _: TrialHookEvent) -> None:
+        self._entered(Phase.COLLECTING)
 
     async def _before_grading(self, _: TrialHookEvent) -> None:
         """No process of the agent may outlive its phase: it could rewrite the reward file after the tests."""
-        self.phase = "verify"
+        self._entered(Phase.GRADING)
         for sandbox in self.scope.sandboxes:
             await sandbox.quiesce()
 
@@ -110,13 +130,17 @@ class TrialRun:
         """Remove the sandboxes behind Harbor's back, when Harbor does not come to it."""
         await asyncio.gather(*(sandbox.destroy() for sandbox in self.scope.sandboxes), return_exceptions=True)
 
+    @property
+    def sandbox_left(self) -> bool:
+        return any(sandbox.left for sandbox in self.scope.sandboxes)
+
     def evidence(self, cause: Cause | None, *, agent_timeout_s: float) -> Evidence:
         fault = self.scope.fault
         seen = Evidence(
             cause=cause,
             fault=type(fault).__name__ if fault else None,
             fault_message=str(fault) if fault else "",
-            agent_started=self.phase != "start",
+            agent_started=self.agent_started,
             agent_end=ExitStatus(self.scope.progress["end"]) if "end" in self.scope.progress else None,
         )
         result = self.result
@@ -155,19 +179,32 @@ class TrialRun:
         }
         return {key: round(value, 6) for key, value in measured.items()}
 
-    def write_record(self, request: RunRequest, answer: dict[str, Any]) -> None:
-        """`run.json` beside Harbor's result: the request without the data set's row, and our answer."""
-        record = {"request": request.model_dump(exclude={"api_key"}), "run_id": self.scope.run_id, "answer": answer}
+    def write_record(self, request: RunRequest, answer: dict[str, Any], **course: Any) -> None:
+        """`run.json` beside Harbor's result: the request without the data set's row, its course, and our answer."""
+        asked = request.model_dump(exclude={"api_key"})
+        record = {"request": asked, "run_id": self.scope.run_id, **course, "answer": answer}
         try:
-            (self.trial.paths.trial_dir / "run.json").write_text(json.dumps(record, indent=1))
+            (self.trial.paths.trial_dir / RECORD).write_text(json.dumps(record, indent=1))
         except OSError as error:
             LOG.warning("trial %s: run.json could not be written: %s", self.name, error)
 
 
-def trial_name(instance_id: str, run_id: str) -> str:
-    """Unique, and safe as a directory, a logger and a pod name: no dots."""
-    slug = re.sub(r"[^a-z0-9]+", "-", instance_id.lower()).strip("-")[:40] or "task"
-    return f"{slug}-{run_id}"
+async def built(config: TrialConfig) -> Trial:
+    """Harbor's trial; its directory, made first, is the claim on the session."""
+    claim = config.trials_dir / config.trial_name
+    try:
+        claim.mkdir(parents=True)
+    except FileExistsError as error:
+        raise TrialExistsError(
+            f"trial {claim.name} was begun before, by a server that runs it still or was killed; open another session"
+        ) from error
+    try:
+        return await Trial.create(config)
+    except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
+        forget_loggers(config.trial_name)
+        shutil.rmtree(claim, ignore_errors=True)
+        said = f"{type(error).__name__}: {str(error)[:500]}"
+        raise BadTaskError(f"Harbor refuses the task {(config.task.path or claim).name}: {said}") from error
 
 
 def seconds(timing: TimingInfo | None) -> float | None:

@@ -65,6 +65,8 @@ def flows(job: ResolvedJob, api_server: Sequence[Address]) -> list[Flow]:
         *_to_the_api_server(job, api_server),
         Flow("trials", Group.TRAINER, agents, agent_port),
         Flow("health", Group.PREFLIGHT, agents, agent_port),
+        # A flush is passed on to the versions that drain.
+        *([] if theirs else [Flow("flush", Group.AGENT_SERVER, Group.AGENT_SERVER, agent_port)]),
         Flow("sessions", theirs.source if theirs else Group.AGENT_SERVER, Group.HEAD, sessions),
         # Whoever reaches Ray's dashboard runs what he likes in the head. Only the supervisor beside it needs it.
         Flow("ray", Group.TRAINER, Group.TRAINER, (tcp(1, DASHBOARD_PORT - 1), tcp(DASHBOARD_PORT + 1, LAST_PORT))),

@@ -62,9 +62,10 @@ def scene(kube: Kube, kubectl: Kubectl, workspace: Workspace, stranger_namespace
     try:
         workspace.until_sandboxes_run(NAME, timeout=START_SECONDS)  # so the session server listens
         job = workspace.job(NAME)
-        theirs = {"harborrl.dev/job-uid": job["metadata"]["uid"], "harborrl.dev/role": "preflight"}
+        theirs = {"harborrl.dev/job-uid": job["metadata"]["uid"]}
         made = {
-            "preflight": (workspace.kubectl, pod("as-preflight", theirs)),
+            "preflight": (workspace.kubectl, pod("as-preflight", {**theirs, "harborrl.dev/role": "preflight"})),
+            "version": (workspace.kubectl, pod("as-version", {**theirs, "harborrl.dev/role": "agent-server"})),
             "neighbour": (workspace.kubectl, pod("neighbour", {})),
             "stranger": (kubectl.within(stranger_namespace), pod("stranger", {"app": "prometheus"})),
             "outside": (kubectl.within(stranger_namespace), pod("outside", {}, LISTEN)),
@@ -221,6 +222,7 @@ OPEN: dict[str, Callable[[Scene], None]] = {
     "agent-api": api_from("agent"),
     "supervisor-api": api_from("head"),
     "trials": open_between(("head", "agent", AGENT), ("worker", "agent", AGENT)),
+    "flush": open_between(("version", "agent", AGENT)),
     "health": open_between(("preflight", "agent", AGENT)),
     "sessions": open_between(("agent", "head", SESSION)),
     "ray": open_between(("worker", "head", GCS), ("head", "worker", RAY_AGENT)),

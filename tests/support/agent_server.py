@@ -1,7 +1,8 @@
 """A running agent server over the local sandbox, driven through its HTTP routes."""
 
 import contextlib
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, override
@@ -11,6 +12,7 @@ import pytest
 from harbor.models.trial.config import EnvironmentConfig
 
 from harborrl_agent_server.app import create_app
+from harborrl_agent_server.peers import Resolve
 from harborrl_agent_server.runs import Runs
 from harborrl_agent_server.sandboxes.local import LocalProvider
 from harborrl_agent_server.scope import SandboxProvider
@@ -48,12 +50,14 @@ class Stage:
     runs: Runs
     settings: Settings
     client: httpx.AsyncClient = field(repr=False)
+    sessions: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
     def body(self, **changes: Any) -> dict[str, Any]:
+        """A request for a trial in a session of its own."""
         return {
             "instance_id": "write-greeting",
             "agent_name": "bash",
-            "base_url": f"{self.session_url}/sessions/s1/v1",
+            "base_url": f"{self.session_url}/sessions/s{next(self.sessions)}/v1",
             "model": "openai/model",
             "sampling_params": {"temperature": 0.8, "max_tokens": 64},
             "session_server_instance_id": "instance-a",
@@ -73,7 +77,13 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def stage(
-    tasks: Path, script: Script, *, provider: SandboxProvider | None = None, budgets: Budgets = BUDGETS, **changes: Any
+    tasks: Path,
+    script: Script,
+    *,
+    provider: SandboxProvider | None = None,
+    budgets: Budgets = BUDGETS,
+    servers: Resolve | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Stage]:
     settings = replace(
         Settings(
@@ -89,7 +99,7 @@ async def stage(
     provider = provider or LocalProvider()
     await provider.open()
     session = SessionServer(script)
-    app = create_app(settings, provider)
+    app = create_app(settings, provider, servers)
     async with (
         serving(session.app) as session_url,
         serving(app) as url,

@@ -53,3 +53,43 @@ class OutOfMemory(LocalSandbox):
             self.scope.blame(error)
             raise error
         return await super().exec(command, *args, **kwargs)  # type: ignore[arg-type] # passes all on
+
+
+class Undeletable(LocalSandbox):
+    """While the class says so, nothing removes it: an API server that is away, say."""
+
+    stuck = True
+
+    @override
+    async def destroy(self) -> None:
+        self.left = self.stuck
+        if not self.left:
+            await super().destroy()
+
+
+class NeverReady(LocalSandbox):
+    """Its start goes on until somebody ends it."""
+
+    @override
+    async def boot(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Alive(LocalSandbox):
+    """Counts those that live at the same time."""
+
+    now = 0
+    peak = 0
+    _counted = False
+
+    @override
+    async def boot(self) -> None:
+        Alive.now, self._counted = Alive.now + 1, True
+        Alive.peak = max(Alive.peak, Alive.now)
+        await super().boot()
+
+    @override
+    async def destroy(self) -> None:
+        await super().destroy()
+        if self._counted:
+            Alive.now, self._counted = Alive.now - 1, False

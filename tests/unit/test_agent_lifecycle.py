@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ import httpx
 import pytest
 
 from support.agent_http import eventually, replies
-from support.agent_server import BUDGETS, MARKS, CustomProvider, Stage, stage
+from support.agent_server import BUDGETS, MARKS, Stage, stage
 from support.agent_tasks import write_task
-from support.faulty_sandboxes import StopHangs
 from support.held_trials import Gate, held
 from support.server_process import asked, process
 
@@ -51,7 +49,7 @@ async def test_no_more_trials_run_than_there_are_slots(tasks: Path) -> None:
 async def test_flush_ends_running_and_queued_runs_of_that_session_only(tasks: Path) -> None:
     async with held(tasks, ("a", 5), ("b", 1), slots=4) as (server, gate, runs):
         told = (await flush(server, {"session_server_instance_id": "a"})).json()
-        assert told == {"cancelled": 5, "pending": 0, "ids": ["a"]}
+        assert (told["cancelled"], told["ids"], told["unreached"]) == (5, ["a"], 0)
         answers = await asyncio.gather(*runs["a"])
         assert {(answer["exit_status"], answer["infra_failure"]) for answer in answers} == {("Aborted", True)}
         await gate.until(1)
@@ -101,27 +99,6 @@ async def test_a_queued_trial_gives_up_the_moment_it_could_no_longer_end_in_time
         answer = await server.run(deadline_s=BUDGETS.total() + 0.2, session_server_instance_id="b")
         assert (await server.health())["queued"] == 0
     assert answer["exit_status"] == "QueueTimeout"
-
-
-async def test_a_stop_that_hangs_is_forced_and_the_slot_is_freed(tasks: Path) -> None:
-    provider = CustomProvider(f"{StopHangs.__module__}:{StopHangs.__qualname__}")
-    budgets = replace(BUDGETS, cleanup_s=0.3)
-    async with held(tasks, ("a", 1), slots=1, provider=provider, budgets=budgets) as (server, _, runs):
-        assert len(sandbox_processes()) == 1
-        await flush(server, {"session_server_instance_id": "a"})
-        answer = await runs["a"][0]
-        health = await server.health()
-        assert (health["in_flight"], health["status"]) == (0, "degraded")
-        assert "harborrl_agent_leaked_trials_total 1.0" in (await server.client.get(f"{server.url}/metrics")).text
-        assert sandbox_processes() == []
-    assert answer["exit_status"] == "Aborted"
-
-
-def sandbox_processes() -> list[str]:
-    """First processes of sandboxes that this process started and that are still alive."""
-    command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
-    shown = subprocess.run(command, check=False, capture_output=True, text=True).stdout  # noqa: S603 - our own list
-    return [line for line in shown.splitlines() if line.startswith("unshare ")]
 
 
 async def test_nothing_is_left_of_many_trials(tasks: Path) -> None:

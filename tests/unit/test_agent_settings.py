@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harborrl_agent_server.errors import StartupError
-from harborrl_agent_server.serve import ladder
+from harborrl_agent_server.serve import ladder, too_short
 from harborrl_agent_server.settings import Budgets, settings_from
 
 
@@ -19,7 +19,9 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         "--host 0.0.0.0 --port 30000 --dashboard-port 0 --max-concurrent 3 --agent-timeout 300 "
         "--environment-start-timeout 120 --agent-setup-timeout 60 --verifier-timeout 120 --cleanup-timeout 60 "
         '--agent-name bash --agent-kwargs {"maxTurns":3} --sandbox kubernetes --sandbox-namespace ns '
-        '--sandbox-image i:1 --sandbox-config {"namespace":"ns"}'
+        '--sandbox-image i:1 --sandbox-config {"namespace":"ns"} --reward-key score '
+        "--drain-period 7200 --grace-period 20 --allow-oracle "
+        "--heartbeat 0 --guard-run --keep-trials 7 --keep-trials-days 2.5"
     )
     environment = {
         "HARBOR_TASKS_DIR": str(tmp_path),
@@ -36,6 +38,9 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         {"maxTurns": 3},
         {"namespace": "ns"},
     )
+    assert (settings.reward_key, settings.drain_s, settings.grace_s, settings.allow_oracle) == ("score", 7200, 20, True)
+    assert (settings.heartbeat_s, settings.guard_run) == (0, True)
+    assert (settings.keep_trials, settings.keep_trials_days) == (7, 2.5)
     assert (settings.job.name, settings.pod_name, settings.admin_secret) == ("quickstart", "quickstart-agent-1", "s")
 
 
@@ -47,11 +52,14 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         (["--agent-kwargs", "{"], "--agent-kwargs is not JSON"),
         (["--sandbox-config", "[]"], "--sandbox-config must be a JSON object"),
         (["--verifier-timeout", "0"], "time-outs must be positive seconds: verifier_s"),
+        (["--heartbeat", "-1"], "--heartbeat -1: seconds, or 0 for none"),
+        (["--guard-run"], "--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET"),
+        (["--keep-trials", "-1"], r"--keep-trials and --keep-trials-days: 0 \(no limit\) or more"),
         (["--dashboard-port", "8080"], "--dashboard-port 8080: there is no dashboard"),
     ],
 )
 def test_a_wrong_flag_is_named(flags: list[str], tmp_path: Path, extra: list[str], said: str) -> None:
-    with pytest.raises(StartupError, match=said.replace("(", r"\(")):
+    with pytest.raises(StartupError, match=said):
         settings_from([*flags, *extra], {"HARBOR_TASKS_DIR": str(tmp_path)})
 
 
@@ -71,3 +79,13 @@ def test_the_secret_is_not_shown(flags: list[str], tmp_path: Path) -> None:
 
 def test_the_ladder_of_time_outs_is_printed_with_its_sum() -> None:
     assert "7020 s" in ladder(Budgets())
+
+
+@pytest.mark.parametrize(("drain_s", "warned"), [("0", False), ("7020", False), ("7019", True)])
+def test_a_ceiling_below_the_sum_is_told_at_the_start(
+    flags: list[str], tmp_path: Path, drain_s: str, warned: bool
+) -> None:
+    settings = settings_from([*flags, "--drain-period", drain_s], {"HARBOR_TASKS_DIR": str(tmp_path)})
+    said = too_short(settings)
+    assert (said is not None) is warned
+    assert said is None or "a trial may take 7020 s" in said

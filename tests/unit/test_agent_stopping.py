@@ -15,7 +15,7 @@ from harborrl_agent_server.sandboxes.standing import Belonging
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import JobIdentity
 from harborrl_agent_server.stopping import drain, known, leave
-from support.agent_http import replies
+from support.agent_http import SessionServer, eventually, replies, serving
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
 from support.held_trials import Gate, held
@@ -241,3 +241,32 @@ async def test_a_large_request_to_a_leaving_server_is_read_before_it_is_refused(
 async def test_a_server_is_ready_while_it_takes_trials(tasks: Path) -> None:
     async with stage(tasks, replies("")) as server:
         assert (await server.client.get(f"{server.url}/ready")).status_code == 200
+
+
+async def test_a_killed_server_leaves_no_sandbox_and_its_successor_does_not_run_its_trial_again(
+    tasks: Path, tmp_path: Path
+) -> None:
+    program = ["-m", "harborrl_agent_server"]
+    session = SessionServer(gate := Gate())
+    async with serving(session.app) as session_url, httpx.AsyncClient(timeout=300) as client:
+        body = {"instance_id": "write-greeting", "base_url": f"{session_url}/sessions/s/v1"}
+        async with process(tasks, tmp_path, program) as (server, url):
+            run = asyncio.ensure_future(client.post(f"{url}/run", json=body))
+            await gate.until(1)
+            box = children(server.pid)
+            server.kill()
+            with pytest.raises(httpx.HTTPError):
+                await run
+        await eventually(lambda: not any(Path("/proc", pid).exists() for pid in box))
+        gate.opened.set()
+        async with process(tasks, tmp_path, program) as (_, url):
+            answer = (await client.post(f"{url}/run", json=body)).json()
+            fresh = {**body, "base_url": f"{session_url}/sessions/t/v1"}
+            again = (await client.post(f"{url}/run", json=fresh)).json()
+    assert box
+    assert (answer["exit_status"], answer["infra_failure"]) == ("ServerError", True)
+    assert (again["exit_status"], len(session.requests)) == ("Submitted", 2)
+
+
+def children(pid: int) -> list[str]:
+    return Path("/proc", str(pid), "task", str(pid), "children").read_text().split()

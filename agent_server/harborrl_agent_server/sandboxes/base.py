@@ -43,6 +43,9 @@ class ShellSandbox(BaseEnvironment):
     A subclass boots and removes it and carries one command's bytes; everything else is here.
     """
 
+    left = False
+    """Whether the last `destroy` failed, or still goes on; the next one tries again."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.scope = CURRENT.get()

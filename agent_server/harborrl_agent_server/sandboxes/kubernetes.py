@@ -167,12 +167,14 @@ class KubernetesProvider:
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=f"{KubernetesSandbox.__module__}:{KubernetesSandbox.__qualname__}")
 
-    async def delete_pod(self, name: str, uid: str | None) -> None:
-        """A pod that cannot be deleted is left to its deadline and the operator's sweeper; no trial waits for it."""
+    async def delete_pod(self, name: str, uid: str | None) -> bool:
+        """Whether the API server took it. One that cannot be deleted is tried again later; no trial waits for it."""
         try:
             await settled(self.cluster, f"{self.pods_path}/{name}", uid)
         except (KubeError, KubeUnreachableError) as error:
             LOG.warning("sandbox %s could not be deleted: %s", name, error)
+            return False
+        return True
 
     def life_s(self) -> float:
         return self.config.timeout_seconds or self.settings.budgets.total() + LIFE_MARGIN_SECONDS
@@ -344,18 +346,19 @@ class KubernetesSandbox(ShellSandbox):
     @override
     async def destroy(self) -> None:
         """Delete the pod. A creation still in flight is awaited first: a cancelled request may well have created it."""
-        if self._destroyed or self._creation is None:
-            self._destroyed = True
+        is_first, self._destroyed = not self._destroyed, True
+        if self._creation is None or not (is_first or self.left):
             return
-        self._destroyed = True
+        self.left = True
         await finish(self._delete(self._creation), DELETE_SECONDS)
 
     async def _delete(self, creation: asyncio.Task[dict[str, Any]]) -> None:
         await asyncio.wait({creation})
         failed = creation.cancelled() or creation.exception() is not None
         uid = None if failed else creation.result()["metadata"]["uid"]
-        await self.provider.delete_pod(self.name, uid)
-        self.provider.watch.forget(self.name)
+        if await self.provider.delete_pod(self.name, uid):
+            self.left = False
+            self.provider.watch.forget(self.name)
 
 
 def advice(verdict: Verdict) -> str:

@@ -135,7 +135,8 @@ class AgentClient:
     async def _post(self, request: Mapping[str, Any], ceiling: float) -> TrialReply:
         body = {**request, "deadline_s": ceiling}
         try:
-            response = await asyncio.wait_for(self._http.post(f"{self.url}/run", json=body), ceiling)
+            sent = self._http.post(f"{self.url}/run", json=body, headers=self._headers)
+            response = await asyncio.wait_for(sent, ceiling)
         except asyncio.TimeoutError as error:  # noqa: UP041 - not the builtin's alias before Python 3.11
             raise TrialCeilingExceeded(f"no answer within {ceiling:g} s") from error
         except (TypeError, ValueError) as error:

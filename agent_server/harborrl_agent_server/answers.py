@@ -1,0 +1,68 @@
+"""The answer of a run: from its trial's evidence, or without a trial."""
+
+from harborrl_agent_server.agents.registry import InvalidAgentError
+from harborrl_agent_server.contract import ExitStatus, RunResponse
+from harborrl_agent_server.endpoints import EndpointRefusedError
+from harborrl_agent_server.outcomes import Verdict, judge
+from harborrl_agent_server.run import Run
+from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError
+from harborrl_agent_server.trial import BadTaskError, TrialExistsError, TrialRun
+
+REFUSALS: dict[type[Exception], ExitStatus] = {
+    InvalidInstanceIdError: ExitStatus.INVALID_INSTANCE_ID,
+    TaskNotFoundError: ExitStatus.TASK_NOT_FOUND,
+    BadTaskError: ExitStatus.TASK_NOT_FOUND,
+    InvalidAgentError: ExitStatus.INVALID_AGENT,
+    EndpointRefusedError: ExitStatus.MODEL_ENDPOINT_FAILED,
+    TrialExistsError: ExitStatus.SERVER_ERROR,
+}
+"""What a trial that was not begun is answered with."""
+
+
+def refused(error: Exception) -> RunResponse:
+    return refusal(REFUSALS[type(error)], str(error))
+
+
+def refusal(status: ExitStatus, message: str) -> RunResponse:
+    return response_from(Verdict(status, message=message))
+
+
+def not_admitted(run: Run, now: float, settings: Settings) -> RunResponse:
+    """Of a run that never had a slot."""
+    waited = now - run.registered
+    if run.cause is not None:
+        answer = refusal(ExitStatus.ABORTED, f"cancelled while queued: {run.cause}")
+    else:
+        answer = refusal(
+            ExitStatus.QUEUE_TIMEOUT,
+            f"no slot in {waited:.0f} s; a trial takes up to {settings.budgets.total():.0f} s "
+            f"of the client's {run.request.deadline_s:.0f} s; "
+            "raise --max-concurrent, send fewer trials at once, or wait longer",
+        )
+    answer.phase_seconds["queue"] = round(waited, 3)
+    return answer
+
+
+def of_trial(run: Run, trial: TrialRun, settings: Settings) -> RunResponse:
+    """Of a trial that is over, or that will not end."""
+    evidence = trial.evidence(run.cause, agent_timeout_s=settings.budgets.agent_timeout_s)
+    verdict = judge(evidence, reward_key=settings.reward_key)
+    answer = response_from(verdict)
+    answer.trial_name = trial.name
+    answer.exception_type = evidence.exception
+    answer.agent_metrics = trial.metrics()
+    queue = (run.admitted or run.registered) - run.registered
+    answer.phase_seconds = {"queue": round(queue, 3), **trial.phase_seconds()}
+    answer.warnings = [*verdict.warnings, *trial.scope.warnings]
+    return answer
+
+
+def response_from(verdict: Verdict) -> RunResponse:
+    return RunResponse(
+        reward=verdict.reward,
+        exit_status=verdict.exit_status,
+        eval_report=verdict.eval_report,
+        infra_failure=verdict.infra_failure,
+        message=verdict.message,
+    )
