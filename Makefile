@@ -5,7 +5,7 @@ PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
 
-.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-e2e test-cluster lint fmt types layers generate bench lock down clean
+.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-browser test-e2e test-cluster lint fmt types layers generate bench lock down clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,8 +26,8 @@ test: may-start lint types layers test-fast test-e2e  ## all but the long fault 
 
 test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server tests; no kubelet, no images
 	@$(PY) -m devcluster build
-	@echo "Three runs side by side, for most tests wait more than they compute; each prints when it has ended."
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-unit test-api test-processes
+	@echo "Four runs side by side, for most tests wait more than they compute; each prints when it has ended."
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target test-unit test-api test-processes test-browser
 
 test-unit: .venv/ready $(MODEL)/config.json  ## unit tests
 	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest tests/unit
@@ -37,6 +37,10 @@ test-api: .venv/ready $(MODEL)/config.json  ## contract tests; single requests a
 
 test-processes: .venv/ready  ## operator processes and whole lives against an API server without nodes
 	@$(PY) -m pytest -m processes tests/api
+
+test-browser: .venv/ready  ## the agent server's dashboard in a real Chromium
+	@scripts/browser
+	@$(PY) -m pytest tests/browser
 
 test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare
