@@ -1,5 +1,6 @@
 """One trial as its page shows it, put together from its directory. Blocking: to be called in a thread."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -123,6 +124,6 @@ def cleaned(value: Any, redact: Redactor) -> Any:
         return {cleaned(str(key), redact): cleaned(inner, redact) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [cleaned(inner, redact) for inner in value]
-    if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124 - NaN
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
