@@ -5,7 +5,7 @@ PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
 
-.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-e2e test-cluster lint fmt types layers generate bench lock down clean
+.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-browser test-e2e test-cluster lint fmt types layers generate bench lock down clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,10 @@ test-api: .venv/ready $(MODEL)/config.json  ## contract tests; single requests a
 
 test-processes: .venv/ready  ## operator processes and whole lives against an API server without nodes
 	@$(PY) -m pytest -m processes tests/api
+
+test-browser: .venv/ready  ## the agent server's dashboard in a real Chromium
+	@scripts/browser
+	@$(PY) -m pytest tests/browser
 
 test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from harborrl_agent_server.bounded import finish
+from harborrl_agent_server.dashboard.serving import bound, showing
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.scope import SandboxProvider, Standing
@@ -104,6 +105,7 @@ async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaita
         timeout_graceful_shutdown=CLOSE_SECONDS,
         lifespan="on",
     )
+    dashboard = bound(settings)
     server = Server(config)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -112,10 +114,12 @@ async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaita
     serving = asyncio.ensure_future(server.serve())
     await announced(server, serving)
     told = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done():
-        await leave(app.state.runs, standing, settings)
-        server.should_exit = True
+    if server.started:
+        async with showing(app.state.runs, settings, dashboard, app.version):
+            await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                await leave(app.state.runs, standing, settings)
+    server.should_exit = True
     told.cancel()
     await serving
     if not server.started:

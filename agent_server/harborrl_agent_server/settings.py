@@ -47,6 +47,8 @@ class Settings:
     trials_dir: Path
     host: str = "127.0.0.1"
     port: int = 30000
+    dashboard_port: int = 0
+    """0: no dashboard."""
     max_concurrent: int = 8
     budgets: Budgets = field(default_factory=Budgets)
     agent_name: str = "bash"
@@ -86,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     add = flags.add_argument
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=30000)
-    add("--dashboard-port", type=int, default=0, help="accepted for compatibility; only 0 (none)")
+    add("--dashboard-port", type=int, default=0, help="of read-only pages about the trials; 0: none")
     add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
     add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
     add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
@@ -140,10 +142,6 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         "pod_name": environ.get("POD_NAME") or socket.gethostname(),
     }
     settings = Settings(**same_name | further)
-    if args.dashboard_port:
-        raise StartupError(
-            f"--dashboard-port {args.dashboard_port}: there is no dashboard; use 0, and read GET /metrics"
-        )
     check(settings)
     return settings
 
@@ -167,6 +165,10 @@ def check(settings: Settings) -> None:
         )
     if settings.max_concurrent < 1:
         raise StartupError(f"--max-concurrent {settings.max_concurrent}: at least 1")
+    if settings.dashboard_port and settings.dashboard_port == settings.port:
+        raise StartupError(
+            f"--dashboard-port {settings.dashboard_port} is the port of the server itself; choose another"
+        )
     short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
     if short:
         raise StartupError(f"time-outs must be positive seconds: {', '.join(short)}")

@@ -20,17 +20,6 @@ def agent_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
     )
 
 
-def dashboard_is_off(job: ResolvedJob, _: Observed) -> Verdict | None:
-    server = job.spec.agent_server
-    if server.url or not server.dashboard_port:
-        return None
-    return Verdict(
-        Reason.FIELD_UNSUPPORTED,
-        f"agentServer.dashboardPort is {server.dashboard_port}, but the agent server has no dashboard in this version."
-        " Leave it out, and read the server's /metrics.",
-    )
-
-
 def image_template_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I10, for a server of ours: one that meets such a template ends at its start, before any preflight."""
     template = job.spec.agent_server.sandbox.images.template

@@ -142,7 +142,6 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
     ("local sandboxes", {"agentServer.sandbox.backend": "local"}, "SandboxBackendUnsupported", "needs root"),
     ("an agent of others", {"agentServer.agentName": "terminus-2"}, "FieldUnsupported", "terminus-2' is not among"),
     ("the solutions themselves", {"agentServer.agentName": "oracle"}, "FieldUnsupported", "bash, nop"),
-    ("a dashboard", {"agentServer.dashboardPort": 8080}, "FieldUnsupported", "dashboardPort is 8080"),
     (
         "sandboxes beside the job",
         {"agentServer.sandbox.namespace": "research"},

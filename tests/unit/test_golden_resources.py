@@ -51,6 +51,15 @@ def test_a_job_becomes_exactly_these_objects(case: str, pytestconfig: pytest.Con
         golden.check(pytestconfig, f"operator/{case}/{name}.yaml", value)
 
 
+def test_a_dashboard_is_a_port_of_the_pod_and_no_service_leads_to_it() -> None:
+    job = resolve(hrl.job({"agentServer": {"dashboardPort": 8080}}), hrl.SETTINGS)
+    claims = {volume.pvc: hrl.claim(volume.pvc) for volume in job.volumes.values()}
+    container = deployment(job, claims)["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "dashboard", "containerPort": 8080} in container["ports"]
+    assert container["args"][container["args"].index("--dashboard-port") + 1] == "8080"
+    assert "8080" not in str([*services.agent_server(job, "0a1b2c3d"), *network.policies(job, ())])
+
+
 def test_the_operator_itself_writes_this_heartbeat(pytestconfig: pytest.Config) -> None:
     golden.check(pytestconfig, "operator/heartbeat.yaml", heartbeat("harborrl-system", 1767268800))
 

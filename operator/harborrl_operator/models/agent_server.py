@@ -87,7 +87,8 @@ class AgentServerSpec(Model):
     reward_key: Annotated[str, Field(min_length=1, max_length=128, json_schema_extra=TEXT)] | None = None
     """Which key of a multi-key reward counts. Unset: rewards must have one key."""
     dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port of the server's dashboard. 0: off, and the only value in this version: there is no dashboard yet."""
+    """Port of the server's read-only dashboard; 0: off. Reach it with `kubectl port-forward`: no NetworkPolicy opens
+    it. It asks for the secret of `adminSecretRef` where there is one."""
     admin_secret_ref: SecretRef | None = None
     """Secret that `/flush` demands. Unset: no secret. The trainer's pods hold it too: it cannot change while an attempt
     runs."""

@@ -87,7 +87,7 @@ def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any
                 "command": ["python", "-m", "harborrl_agent_server"],
                 "args": _flags(job),
                 "env": _environment(job),
-                "ports": [{"name": "http", "containerPort": AGENT_PORT}],
+                "ports": _ports(server.dashboard_port),
                 "resources": resources(server.resources),
                 "securityContext": container_security(),
                 "startupProbe": _probe("/health", periodSeconds=2, failureThreshold=90),
@@ -102,6 +102,11 @@ def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any
     }
     affinity = node_affinity(job, claims)
     return {**pod, "affinity": affinity} if affinity else pod
+
+
+def _ports(dashboard: int) -> list[dict[str, Any]]:
+    ports = [{"name": "http", "containerPort": AGENT_PORT}]
+    return [*ports, {"name": "dashboard", "containerPort": dashboard}] if dashboard else ports
 
 
 def _flags(job: ResolvedJob) -> list[str]:
