@@ -54,6 +54,17 @@ def choices_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
     }
 
 
+def attributes_of(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Flag of Miles or Megatron -> the attribute that it sets, where that has another name."""
+    named = parser._option_string_actions  # noqa: SLF001 - argparse has no public list of its flags
+    return {
+        flag: action.dest
+        for flag, action in sorted(named.items())
+        if flag.startswith("--") and flag.removeprefix("--").replace("-", "_") != action.dest and "sglang-" not in flag
+        if "--" + action.dest.replace("_", "-") not in action.option_strings or flag.startswith("--no-")
+    }
+
+
 def render(source: str, table: Mapping[str, Mapping[str, object]]) -> str:
     return json.dumps({"source": source, **table}, indent=1) + "\n"
 
@@ -80,6 +91,7 @@ def main() -> None:
         "megatron": megatron,
         "sglang": sglang,
         "choices": choices_of(whole),
+        "attributes": attributes_of(whole),
     }
     asked.file.write_text(render(asked.source, tables))
     sys.stdout.write(f"{len(miles)} of Miles, {len(megatron)} of Megatron, {len(sglang)} of SGLang\n")

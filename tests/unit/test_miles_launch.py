@@ -225,7 +225,7 @@ REFUSED: list[tuple[Changes, str]] = [
     ({"customConfigYaml": "advantage_estimator: grpoo"}, "--advantage-estimator grpoo is none of grpo, gspo"),
     ({"extraArgs": "--clip-grad nan"}, "--clip-grad takes a number, not 'nan'"),
     ({"extraArgs": "--lr -1"}, "--lr -1 must be above 0; correct it"),
-    ({"extraArgs": "--num-rollout 0"}, "--num-rollout 0 must be at least 1 and at most 1000000"),
+    ({"extraArgs": "--num-rollout 0"}, "--num-rollout 0 must be at least 1; correct it"),
     ({"extraArgs": "--adam-beta2 1"}, "--adam-beta2 1 must be at least 0 and below 1"),
     ({"extraArgs": "--tensor-model-parallel-size 0"}, "--tensor-model-parallel-size 0 must be at least 1"),
     ({"extraArgs": "--advantage-estimator grpoo"}, "did you mean grpo?"),

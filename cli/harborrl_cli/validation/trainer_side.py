@@ -26,6 +26,7 @@ def config_warnings(spec: JobSpec) -> Iterator[Finding]:
     explicit = spec.trainer.config.model_dump(exclude_unset=True)
     known = {field.name for field in fields(HarborFrameworkConfig)}
     given: Mapping[str, Any] = {
+        "colocate": spec.trainer.mode != "async",
         **{name: value for name, value in explicit.items() if name in known and value is not None},
         **{name: getattr(spec.trainer, name) for name in _RAW},
         "n_nodes": spec.trainer.nodes,

@@ -45,7 +45,7 @@ BATCHES = (
         " {rollout_max_context_len}; lower it",
     ),
     Rule(
-        lambda v: "eval_interval" in v and not on(v, "eval_interval"),
+        lambda v: v.get("eval_interval") is not None and not on(v, "eval_interval"),
         "--eval-interval {eval_interval} would be divided by; leave it out for no evaluation",
     ),
     Rule(

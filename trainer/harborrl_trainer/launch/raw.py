@@ -71,7 +71,7 @@ def _unknown(field: str, flag: str, version: MilesVersion, *, free: bool) -> Adj
     like = version.nearest(flag)
     meant = f"; did you mean {like}?" if like else ""
     if free or flag.startswith(_ELSEWHERE):
-        reason = f"not among the flags known of Miles {version.short}{meant} The image's own parser decides"
+        reason = f"not among the flags known of Miles {version.short}{meant or '.'} The image's own parser decides"
         return Adjustment(f"{field}: {flag}", "kept", reason)
     raise ConfigurationError(f"{field}: Miles {version.short} knows no flag {flag}{meant or '; remove it'}")
 
@@ -88,17 +88,27 @@ def custom_config(job: JobDocument, version: MilesVersion) -> tuple[dict[Any, An
             raise ConfigurationError(
                 f"trainer.customConfigYaml: {key} looks like a secret; give it by trainer.env with secretKeyRef"
             )
-        if not version.knows("--" + key.replace("_", "-")):
-            like = version.nearest("--" + key.lower().replace("_", "-"))
-            meant = f"; did you mean {name_of(like)}?" if like else ""
-            reason = f"no argument of Miles {version.short}: only a custom function can read it{meant}"
-            said.append(Adjustment(f"trainer.customConfigYaml: {key}", "kept", reason))
+        flag = version.setting(key)
+        if flag is None:
+            said.append(_no_attribute(key, version))
         else:
-            check_setting(
-                "trainer.customConfigYaml", key, values[key], version.kind("--" + key.replace("_", "-")) or "str"
-            )
+            check_setting("trainer.customConfigYaml", key, values[key], version.kind(flag) or "str")
         said += remarks(f"trainer.customConfigYaml: {key}", key, values[key])
     return values, said
+
+
+def _no_attribute(key: str, version: MilesVersion) -> Adjustment:
+    """ConfigurationError for a flag's name whose value Miles keeps under another."""
+    named = "--" + key.replace("_", "-")
+    if named in version.attributes:
+        raise ConfigurationError(
+            f"trainer.customConfigYaml: {named} sets {version.attributes[named]}, and Miles would never read '{key}';"
+            f" set {version.attributes[named]}"
+        )
+    like = version.nearest("--" + key.lower().replace("_", "-"))
+    meant = f"; did you mean {version.attributes.get(like, name_of(like))}?" if like else ""
+    reason = f"no argument of Miles {version.short}: only a custom function can read it{meant}"
+    return Adjustment(f"trainer.customConfigYaml: {key}", "kept", reason)
 
 
 def _check_name(key: object) -> None:

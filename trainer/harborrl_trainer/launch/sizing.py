@@ -73,7 +73,7 @@ def asynchronous(shape: Shape) -> Sizes:
         **ways,
         "actorNodes": actor_nodes,
         "gpusPerNode": shape.gpus_per_node,
-        "rolloutGpus": rollout_nodes * shape.gpus_per_node,
+        "rolloutGpus": _rollout(shape, actor_nodes),
         "engine": engine,
         "attentionWays": engine // ATTENTION_TP,
         "runningRequests": engine * DECODE_BATCH // ATTENTION_TP,
@@ -110,13 +110,19 @@ def _split(shape: Shape) -> tuple[int, int]:
             f"trainer.nodes: rollout beside training needs a node of its own, and {shape.nodes} nodes with {nodes} that"
             f" train leave {max(spare, 0)} GPUs; set trainer.nodes to at least {max(nodes, 1) + 1}"
         )
+    return nodes, _rollout(shape, nodes)
+
+
+def _rollout(shape: Shape, actor_nodes: int) -> int:
+    """GPUs as asked for, else all that training leaves."""
+    spare = (shape.nodes - actor_nodes) * shape.gpus_per_node
     asked = shape.rollout_gpus if shape.rollout_gpus is not None and shape.rollout_gpus > 0 else spare
     if asked > spare:
         raise ConfigurationError(
-            f"trainer.config.rolloutNumGpus: {asked} GPUs for rollout, but {nodes} of {shape.nodes} nodes train and"
-            f" leave {spare}; set it to at most {spare}"
+            f"trainer.config.rolloutNumGpus: {asked} GPUs for rollout, but {actor_nodes} of {shape.nodes} nodes train"
+            f" and leave {spare}; set it to at most {spare}"
         )
-    return nodes, asked
+    return asked
 
 
 def _ways(shape: Shape) -> Sizes:

@@ -29,6 +29,10 @@ _MORE_BOUNDS: Mapping[str, About] = dict.fromkeys(
     ),
     _ONE,
 )
+_OF_THE_CRD = 1_000_000
+"""Upper bound of its whole numbers, by which its rules cost; Miles has none, and models of 1,048,576 positions run."""
+_MAY_BE_UNSET = frozenset({"eval_interval", "max_tokens_per_gpu"})
+"""null in the YAML is Miles' own default."""
 _NUMBERS = {"int": int, "float": float}
 
 
@@ -78,13 +82,18 @@ def _unfit(values: Values, version: MilesVersion) -> Iterator[str]:
                 meant = f"; did you mean {like[0]}?" if like else "; choose one"
                 yield f"{flag(name)} {word} is none of {', '.join(choices)}{meant}"
     for name, bounds in {**_bounds(), **_MORE_BOUNDS}.items():
+        if values.get(name) is None and name in _MAY_BE_UNSET:
+            continue
         if name in values and (broken := _beyond(values[name], bounds)):
             yield f"{flag(name)} {values[name]} must be {broken}; correct it"
 
 
 def _bounds() -> dict[str, About]:
     fields = {field.name: about(field) for field in dataclasses.fields(HarborFrameworkConfig)}
-    return {name: known for name, known in fields.items() if known.least is not None or known.above is not None}
+    bounded = {name: one for name, one in fields.items() if one.least is not None or one.above is not None}
+    return {
+        name: dataclasses.replace(one, most=None) if one.most == _OF_THE_CRD else one for name, one in bounded.items()
+    }
 
 
 def _beyond(value: Any, bounds: About) -> str:

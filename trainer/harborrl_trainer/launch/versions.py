@@ -53,6 +53,16 @@ class MilesVersion:
     def short(self) -> str:
         return self.commit[:SHORTEST]
 
+    attributes: Mapping[str, str]
+    """Flag of Miles or Megatron -> the attribute that it sets, where that has another name."""
+
+    def setting(self, attribute: str) -> str | None:
+        """The flag that sets what Miles keeps under that name; None where no known one does."""
+        same = "--" + attribute.replace("_", "-")
+        if self.knows(same) and same not in self.attributes:
+            return same
+        return next((flag for flag, sets in self.attributes.items() if sets == attribute), None)
+
     def knows(self, flag: str) -> bool:
         return flag in self.flags or self._of_eval_fleet(flag) in self.flags
 
@@ -124,6 +134,7 @@ def _read(commit: str, known: Mapping[str, Any]) -> MilesVersion:
         environment=known["environment"],
         arguments=tuple(tuple(argument) for argument in known["arguments"]),
         choices={flag: tuple(words) for flag, words in tables["choices"].items()},
+        attributes=tables["attributes"],
         flags={**tables["sglang"], **tables["megatron"], **tables["miles"]},
     )
 

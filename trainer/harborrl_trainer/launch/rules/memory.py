@@ -1,6 +1,13 @@
 """Rules over dynamic batches and offloading."""
 
-from harborrl_trainer.launch.rules.rule import Rule, equals, excludes, on, without
+from harborrl_trainer.launch.rules.rule import Rule, Values, equals, excludes, on, without
+
+
+def _offloads(values: Values) -> bool:
+    """Asked for, or set by Miles itself: beside rollout on the same GPUs, and for the critic of PPO."""
+    critic = equals("advantage_estimator", "ppo")(values) and not on(values, "no_offload_train")
+    return critic or any(on(values, name) for name in ("colocate", "offload", "offload_train"))
+
 
 MEMORY = (
     Rule(
@@ -20,7 +27,7 @@ MEMORY = (
         "--qkv-format bshd takes no --use-dynamic-batch-size; remove it and set microBatchSize",
     ),
     Rule(
-        lambda v: equals("offload_train_target", "disk")(v) and not on(v, "colocate") and not on(v, "offload_train"),
+        lambda v: equals("offload_train_target", "disk")(v) and not _offloads(v),
         "--offload-train-target disk needs --offload-train, which colocation implies; add it, or remove the flag",
     ),
     *excludes("stream_optimizer_state_to_disk", "lora_rank", "optimizer_cpu_offload", "use_precision_aware_optimizer"),
