@@ -23,8 +23,9 @@ async def a_pass(cluster: MemoryCluster) -> None:
 
 def end_preflight(cluster: MemoryCluster, exit_code: int, message: str) -> None:
     state = {"terminated": {"exitCode": exit_code, "message": message, "finishedAt": hrl.ago(5)}}
-    container = {"name": "preflight", "image": "i", "state": state}
-    status = {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": [container]}
+    named = cluster.objects["Pod", "research", "quickstart-preflight"]["spec"]["containers"]
+    containers = [{"name": one["name"], "image": "i", "state": state} for one in named]
+    status = {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": containers}
     cluster.put("Pod", "research", "quickstart-preflight", {"status": status})
 
 

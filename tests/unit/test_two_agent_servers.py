@@ -26,7 +26,7 @@ class Server:
 
     async def run(self, number: int) -> httpx.Response:
         if self.leaving:
-            return httpx.Response(503, headers={"Connection": "close"})
+            return httpx.Response(503, headers={"Connection": "close", "X-HarborRL-Trial": "not-started"})
         self.running.add(number)
         await self.ended.wait()
         self.running.remove(number)
