@@ -22,7 +22,8 @@ async def a_pass(cluster: MemoryCluster) -> None:
 
 
 def end_preflight(cluster: MemoryCluster, exit_code: int, message: str) -> None:
-    state = {"terminated": {"exitCode": exit_code, "message": message, "finishedAt": hrl.ago(5)}}
+    ended = {"exitCode": exit_code, "message": message, "startedAt": hrl.ago(30), "finishedAt": hrl.ago(5)}
+    state = {"terminated": ended}
     named = cluster.objects["Pod", "research", "quickstart-preflight"]["spec"]["containers"]
     containers = [{"name": one["name"], "image": "i", "state": state} for one in named]
     status = {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": containers}
