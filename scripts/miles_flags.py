@@ -61,7 +61,6 @@ def attributes_of(parser: argparse.ArgumentParser) -> dict[str, str]:
         flag: action.dest
         for flag, action in sorted(named.items())
         if flag.startswith("--") and flag.removeprefix("--").replace("-", "_") != action.dest and "sglang-" not in flag
-        if "--" + action.dest.replace("_", "-") not in action.option_strings or flag.startswith("--no-")
     }
 
 

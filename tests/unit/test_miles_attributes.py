@@ -21,6 +21,7 @@ def test_an_attribute_that_is_no_flags_name_is_known_and_its_kind_is_judged(key:
         ("fp8_format", "fp8"),
         ("norm_epsilon", "layernorm_epsilon"),
         ("no_offload_train", "offload_train"),
+        ("persistent_save_interval", "save_interval"),
     ],
 )
 def test_a_flags_name_that_miles_would_never_read_is_refused_with_the_attribute(key: str, attribute: str) -> None:

@@ -17,6 +17,8 @@ LEGAL: list[dict[str, Any]] = [
     {"extraArgs": "--offload-train --offload-train-target disk", **BESIDE},
     {"extraArgs": "--advantage-estimator ppo --offload-train-target disk", **BESIDE, **PPO},
     {"extraArgs": "--offload-train-target disk"},
+    {"extraArgs": "--use-opd --opd-type sglang --opd-teacher-urls a=http://t"},
+    {"extraArgs": "--use-opd --opd-type megatron --opd-teacher-load /t"},
 ]
 
 

@@ -17,7 +17,7 @@ from harborrl_trainer.launch.seam import Launch, Start
 from harborrl_trainer.miles_engine import asked
 from harborrl_trainer.miles_engine.asked import Asked
 from harborrl_trainer.miles_engine.parser_preflight import result
-from harborrl_trainer.miles_engine.world import Answer
+from harborrl_trainer.miles_engine.world import Answer, ask_parser
 from harborrl_trainer.preflight.question import write_question
 from support import reached
 from support.launches import plain
@@ -105,6 +105,27 @@ def test_a_parser_that_cannot_be_asked_is_a_remark(tmp_path: Path) -> None:
     reached.note_document(document)
     assert (document["ok"], document["findings"][0]["reason"]) == (True, "ParserNotAsked")
     assert "(ImportError: libcuda.so.1): the driver asks it at its start" in document["findings"][0]["message"]
+
+
+STAND_IN = {
+    "torch/__init__.py": "class cuda:\n    is_available = staticmethod(lambda: True)\n",
+    "megatron/training/arguments.py": "def parse_args(extra_args_provider):\n    extra_args_provider()\n",
+    "miles/utils/arguments.py": (
+        "def get_miles_extra_args_provider(_):\n    return lambda: __import__('their_function')\n"
+    ),
+    "their_function.py": "open('/mnt/their-own-volume/prices.json')\n",
+    "train.py": "",
+}
+
+
+def test_a_users_function_that_misses_what_the_trainer_has_is_a_remark_and_no_refusal(tmp_path: Path) -> None:
+    for name, text in STAND_IN.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    document = result(Asked(("train.py",), {}, (str(tmp_path),)), os.environ, ask_parser)
+    (finding,) = document["findings"]
+    assert (document["ok"], finding["severity"], finding["reason"]) == (True, "warn", "ParserNotAsked")
+    assert "No such file or directory: '/mnt/their-own-volume/prices.json'" in finding["message"]
 
 
 def test_arguments_that_cannot_be_made_are_left_to_the_preflights_own_checks(tmp_path: Path, run: Run) -> None:

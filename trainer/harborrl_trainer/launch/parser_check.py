@@ -4,11 +4,13 @@ A file of its own: Python 3.10, standard library, and whatever Miles the interpr
 `/root/Megatron-LM` on PYTHONPATH). The question is `{"argv": ["train.py", ...], "env": {...}, "depth": "parse" |
 "validate"}`, argv and env as `argv` prints them; the answer is one JSON object on standard output:
 
-    {"verdict": "accepted" | "refused" | "unknown", "stage": "import" | "parse" | "validate", "message": "..."}
+    {"verdict": "accepted" | "refused" | "unknown", "stage": "import" | "functions" | "parse" | "validate",
+     "message": "..."}
 
 `parse` runs argparse alone, with the flags of the functions that argv names. `validate` goes on with Miles' and
 Megatron's own checks, which read the model's config.json and look for paths. An assertion or a wrong value refuses;
-what fails for want of a GPU or a package is `unknown`, since it says nothing about the command line.
+what fails for want of a GPU or a package is `unknown`, since it says nothing about the command line. Stage `functions`
+is an error of a function that argv names, in its module or in the flags that it adds, and not argparse's.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def check(argv: list[str], depth: str = "parse", env: dict[str, str] | None = No
     except REFUSALS as error:
         if stage == "import":
             return _answer("unknown", stage, _said(error))
-        return _answer("refused", stage, _said(error))
+        return _answer("refused", "functions" if stage == "parse" else stage, _said(error))
     except BaseException as error:  # noqa: BLE001 - a missing GPU or package may raise anything
         return _answer("unknown", stage, _said(error))
     return _answer("accepted", stage, "")

@@ -26,8 +26,9 @@ _REMEDY = "Correct trainer.config, recipeArgs, extraArgs, customConfigYaml or th
 def result(question: Asked, environment: Mapping[str, str], judge: Callable[[Question], Answer]) -> dict[str, Any]:
     """The image, then what its parser says of the arguments.
 
-    Only argparse refuses. What Miles' and Megatron's further checks object to is a warning: they are meant for a
-    machine with GPUs, and an objection of theirs to this one would keep a job out for good.
+    Only argparse refuses. A function of the user's own may look for a GPU or for files of its own; what Miles' and
+    Megatron's further checks object to is a warning: they are meant for a machine with GPUs, and an objection of theirs
+    to this one would keep a job out for good.
     """
     if not question.argv:
         return _document([])
@@ -46,6 +47,9 @@ def _of_parser(answer: Answer) -> list[dict[str, str]]:
     if answer.verdict == "refused" and answer.stage == "parse":
         said = f"Miles' own parser refuses the arguments: {answer.said}. {_REMEDY}"
         return [_finding("ArgumentConflict", "refuse", said)]
+    if answer.stage == "functions":
+        said = f"A function that the arguments name fails without a GPU and the trainer's own volumes: {answer.said}."
+        return [_finding("ParserNotAsked", "warn", said + " The driver asks Miles' parser at its start.")]
     if answer.verdict == "refused":
         said = f"Miles' own checks object to the arguments, and would end the run: {answer.said}. {_REMEDY}"
         return [_finding("ArgumentConflict", "warn", said)]

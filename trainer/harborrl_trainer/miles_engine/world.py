@@ -55,7 +55,7 @@ class Answer:
     """`accepted`, `refused` or `unknown`."""
     said: str = ""
     stage: str = ""
-    """How far it came: `import`, `parse` or `validate`."""
+    """How far it came: `import`, `functions`, `parse` or `validate`."""
 
 
 @dataclass(frozen=True)

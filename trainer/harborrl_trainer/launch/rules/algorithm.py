@@ -1,6 +1,6 @@
 """Rules over the advantage estimator, its penalties and corrections."""
 
-from harborrl_trainer.launch.rules.rule import Rule, Values, equals, excludes, number, on, without
+from harborrl_trainer.launch.rules.rule import Rule, Values, equals, excludes, flag, number, on, set_to, without
 
 
 def _asynchronous_ppo(values: Values) -> bool:
@@ -36,5 +36,20 @@ ALGORITHM = (
         " --use-rollout-logprobs or --keep-old-actor",
     ),
     Rule(without("use_opd", "opd_type"), "--use-opd needs --opd-type sglang or megatron; add it"),
+    *(
+        Rule(without(name, "use_opd"), f"{flag(name)} needs --use-opd; add it, or remove the flag")
+        for name in ("opd_teacher_load", "opd_teacher_urls")
+    ),
+    Rule(
+        lambda v: on(v, "use_opd") and equals("opd_type", "megatron")(v) and not on(v, "opd_teacher_load"),
+        "--opd-type megatron needs --opd-teacher-load, the teacher's checkpoint; add it",
+    ),
+    *(
+        Rule(
+            set_to("opd_type", kind, name),
+            f"{flag(name)} cannot be used with --opd-type {kind}; remove one of them",
+        )
+        for kind, name in (("sglang", "opd_teacher_load"), ("megatron", "opd_teacher_urls"))
+    ),
     Rule(without("enable_mtp_training", "mtp_num_layers"), "--enable-mtp-training needs --mtp-num-layers; add it"),
 )

@@ -1,6 +1,8 @@
 """Rules over the two drivers, weight transfer and fault tolerance."""
 
-from harborrl_trainer.launch.rules.rule import Rule, both, equals, excludes, flag, on, set_to, without
+from collections.abc import Callable
+
+from harborrl_trainer.launch.rules.rule import Rule, Values, both, equals, excludes, flag, on, set_to, without
 
 
 def _asynchronous_excludes(*names: str) -> tuple[Rule, ...]:
@@ -11,6 +13,11 @@ def _asynchronous_excludes(*names: str) -> tuple[Rule, ...]:
         )
         for name in names
     )
+
+
+def _delta_without(name: str) -> Callable[[Values], bool]:
+    delta = equals("update_weight_transfer_mode", "disk-delta")
+    return lambda values: delta(values) and not on(values, name)
 
 
 MODES = (
@@ -41,6 +48,13 @@ MODES = (
         )
         for mode in ("p2p", "disk-delta")
         for other in ("colocate", "lora_rank", "prefill_num_servers")
+    ),
+    *(
+        Rule(
+            _delta_without(name),
+            f"--update-weight-transfer-mode disk-delta needs {flag(name)}; add it, or use broadcast",
+        )
+        for name in ("update_weight_disk_dir", "update_weight_local_checkpoint_dir")
     ),
     *excludes("sglang_config", "prefill_num_servers"),
     Rule(
