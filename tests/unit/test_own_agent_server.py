@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harborrl_cli.validation.findings import Finding
 from harborrl_cli.validation.jobs import Assumed, judge
 from harborrl_operator.manifests.form import stored_spec
 from support import hrl
@@ -54,12 +55,30 @@ def test_what_counts_and_what_the_api_server_fills_in_may_stand(changes: dict[st
     assert condition(decide(job, hrl.world()), "Admitted")[1] == "AwaitingPreflight"
 
 
+def judged(changes: dict[str, Any]) -> tuple[Finding, ...]:
+    spec = hrl.merged(hrl.QUICKSTART_SPEC, changes)
+    job = {"apiVersion": "harborrl.dev/v1alpha1", "kind": "HarborRLJob", "metadata": {"name": "j"}, "spec": spec}
+    return judge(job, Assumed()).findings
+
+
 def test_validate_says_it_with_the_field() -> None:
-    spec = hrl.merged(hrl.QUICKSTART_SPEC, hrl.BROUGHT | {"agentServer.sandbox.runtimeClassName": "gvisor"})
-    found = judge(
-        {"apiVersion": "harborrl.dev/v1alpha1", "kind": "HarborRLJob", "metadata": {"name": "j"}, "spec": spec},
-        Assumed(),
-    ).findings
-    assert [one.path for one in found if one.reason == "FieldUnsupported"] == [
-        "spec.agentServer.sandbox.runtimeClassName"
-    ]
+    found = judged(hrl.BROUGHT | {"agentServer.sandbox.runtimeClassName": "gvisor"})
+    refused = [one.path for one in found if one.reason == "FieldUnsupported"]
+    assert refused == ["spec.agentServer.sandbox.runtimeClassName"]
+
+
+@pytest.mark.parametrize(("ceiling", "warned"), [(660, True), (661, False)])
+def test_a_ceiling_that_leaves_no_second_try_is_said_by_validate_and_in_adjustments(ceiling: int, warned: bool) -> None:
+    changes = hrl.BROUGHT | {"rollout.agentTrialTimeoutSeconds": ceiling}
+    status = decide(hrl.job(changes), hrl.world()).status
+    noted = [one.reason for one in status.adjustments if one.field == "second try of a trial"]
+    found = [one.message for one in judged(changes) if one.severity == "warning" and "budgets" in one.message]
+    assert len(noted) == len(found) == int(warned)
+    assert all(
+        "five budgets are 660 s together and rollout.agentTrialTimeoutSeconds 660" in one for one in (*noted, *found)
+    )
+
+
+def test_default_budgets_under_a_lower_ceiling_are_told_apart_from_a_servers_own() -> None:
+    own = {"agentServer": {"url": hrl.BROUGHT["agentServer.url"]}, "rollout.agentTrialTimeoutSeconds": 900}
+    assert "7020 s together" in " ".join(one.message for one in judged(own))
