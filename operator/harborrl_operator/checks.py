@@ -23,7 +23,7 @@ from harborrl_operator.preset_checks import (
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.sandbox_checks import backend_is_supported, sandbox_namespace_is_open
 from harborrl_operator.secret_checks import environment_is_free, environment_leaves_ours_alone, no_secret_in_plain_text
-from harborrl_operator.server_checks import agent_is_known, image_template_is_known
+from harborrl_operator.server_checks import agent_is_known, image_template_is_known, own_server_heeds_every_field
 from harborrl_operator.storage_checks import claims_exist, claims_reach_all_pods, resume_source_exists
 from harborrl_operator.trial_checks import budgets_fit_ceiling, concurrency_covers_in_flight, sandbox_outlives_trial
 
@@ -154,6 +154,7 @@ CHECKS: Sequence[Check] = (
     backend_is_supported,
     agent_is_known,
     image_template_is_known,
+    own_server_heeds_every_field,
     sandbox_namespace_is_open,
     egress_names_networks,
     names_are_free,

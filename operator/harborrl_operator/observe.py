@@ -10,11 +10,13 @@ from harborrl_operator.belonging import find_clusters, find_pods, is_owned, role
 from harborrl_operator.clock import seconds_since
 from harborrl_operator.cluster import Cluster
 from harborrl_operator.constants import KIND, LABEL_JOB, LABEL_JOB_UID, LABEL_ROLE, LABEL_WORKLOAD_OWNER, Role
+from harborrl_operator.errors import ClusterError
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES
 from harborrl_operator.names import JobNames
 from harborrl_operator.observed import (
     Address,
+    KueueAnswer,
     Object,
     Observed,
     Surroundings,
@@ -22,12 +24,13 @@ from harborrl_operator.observed import (
     labels,
     name_of,
     pod_phase,
+    uid_of,
     version_of,
 )
 from harborrl_operator.problems import STUCK_SECONDS
 from harborrl_operator.rights import read_rights
 from harborrl_operator.surroundings import read_surroundings
-from harborrl_operator.workloads import is_gated, is_held_back, words
+from harborrl_operator.workloads import is_gated, is_held_back, was_never_held, words
 
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
@@ -212,27 +215,40 @@ WORKLOADS = ("Workload", "Workload.v1beta1")
 """Newest version first: Kueue 0.19 serves both, early ones only the second."""
 
 
-async def _workloads(cluster: Cluster, namespace: str, things: Iterable[Object]) -> dict[str, Object]:
-    """Kueue's Workloads of what it holds back; asked for only then, and empty where there is no Kueue."""
-    held = [str(thing["metadata"]["uid"]) for thing in things if is_held_back(thing) or is_gated(thing)]
+async def _workloads(
+    cluster: Cluster, namespace: str, rays: Iterable[Object], pods: Iterable[Object]
+) -> tuple[dict[str, Object], KueueAnswer | None]:
+    """Kueue's Workloads of what it holds back, or should; asked for only then, and none where there is no Kueue."""
+    held = [uid_of(ray) for ray in rays if is_held_back(ray) or was_never_held(ray)]
+    held += [uid_of(pod) for pod in pods if is_gated(pod)]
     if not held:
-        return {}
+        return {}, None
     selector = f"{LABEL_WORKLOAD_OWNER} in ({','.join(held[:MOST_HELD])})"
+    answer: KueueAnswer = "absent"
     for kind in WORKLOADS:
-        found = await if_allowed(cluster.find(kind, namespace, selector), None)
-        if found is None:
-            continue  # not served, or not ours to read: the job waits all the same, and says less about it
-        return {labels(workload)[LABEL_WORKLOAD_OWNER]: workload for workload in found}
-    return {}
+        try:
+            found = await cluster.find(kind, namespace, selector)
+        except ClusterError as error:
+            if not error.is_refusal:
+                raise
+            if not error.is_absent:
+                answer = "unreadable"  # the job waits all the same, and says less about it
+            continue
+        return {labels(workload)[LABEL_WORKLOAD_OWNER]: workload for workload in found}, "served"
+    return {}, answer
 
 
 async def _held(
     cluster: Cluster, namespace: str, rays: Iterable[Object], pods: Iterable[Object], now: datetime
 ) -> dict[str, Any]:
     """What is known of pods and clusters that do not start; a pod that Kueue holds back has no event that says why."""
-    workloads = await _workloads(cluster, namespace, [*rays, *pods])
+    workloads, kueue = await _workloads(cluster, namespace, rays, pods)
     held = {name_of(pod): words(workloads.get(pod["metadata"]["uid"])) for pod in pods if is_gated(pod)}
-    return {"workloads": workloads, "warnings": {**held, **await _warnings(cluster, namespace, pods, now)}}
+    return {
+        "workloads": workloads,
+        "kueue": kueue,
+        "warnings": {**held, **await _warnings(cluster, namespace, pods, now)},
+    }
 
 
 MOST_HELD = 16

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from harborrl_operator.constants import LABEL_AGENT_VERSION, LABEL_ATTEMPT, LABEL_NODE_TYPE
 from harborrl_operator.models import HarborRLJob
 
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
+
+KueueAnswer = Literal["absent", "unreadable", "served"]
+"""Whether the cluster has Workloads: not served, not ours to read, or listed."""
 
 SUPERVISOR = "supervisor"
 """Container of a head pod."""
@@ -77,6 +80,9 @@ class Observed:
 
     workloads: Mapping[str, Object] = field(default_factory=dict)
     """Kueue's Workloads of what it holds back, by the uid of the RayCluster or pod."""
+
+    kueue: KueueAnswer | None = None
+    """What came when Workloads were asked for; None while nobody asked."""
 
     def workload_of(self, thing: Object) -> Object | None:
         return self.workloads.get(thing["metadata"]["uid"])

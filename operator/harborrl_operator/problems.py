@@ -143,11 +143,28 @@ def _refusal_in(kind: str, thing: Object, condition: str) -> Verdict | None:
     failure = condition_of(thing, condition)
     if not failure or failure["status"] != "True":
         return None
+    said = str(failure.get("message") or failure.get("reason", ""))
     return Verdict(
         Reason.PODS_REFUSED,
-        f"{kind} {name_of(thing)} may not create its pods: {failure.get('message', failure.get('reason', ''))} Raise"
-        " the quota or lower the requests.",
+        f"{kind} {name_of(thing)} may not create its pods: {said.rstrip('. ')}. {_remedy(said)}",
     )
+
+
+def _remedy(refusal: str) -> str:
+    """By what the API server's admission plugins write; a webhook may write anything."""
+    if "violates PodSecurity" in refusal:
+        alone = (
+            "Set trainer.rdma.lockMemory: false if RDMA works without it, or have" if "IPC_LOCK" in refusal else "Have"
+        )
+        return (
+            f"{alone} an administrator label the namespace pod-security.kubernetes.io/enforce=privileged, or take out"
+            " of podOverrides what it names."
+        )
+    if "exceeded quota" in refusal:
+        return "Raise the quota or lower the requests."
+    if "failed quota" in refusal:
+        return "Set what the quota counts: trainer.resources, agentServer.resources."
+    return "Correct what it names, or ask whoever runs the admission rule or webhook that says so."
 
 
 def last_words(pod: Object) -> str:

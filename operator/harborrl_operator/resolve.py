@@ -14,6 +14,7 @@ from harborrl_operator.miles_table import PRESETS, MilesPreset, MilesVersion, ve
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES, JobSpec, Volume
 from harborrl_operator.models.status import Adjustment
+from harborrl_operator.second_try import no_second_try
 
 MOUNTS = {role: f"/mnt/{role}" for role in ROLES}
 """Where each role's volume is mounted in every pod."""
@@ -221,6 +222,9 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         adjustments.append(
             _adjust("agentServer.maxConcurrent", max_concurrent, f"unset: what is in flight, {demand.formula}")
         )
+    once = no_second_try(spec)
+    if once:
+        adjustments.append(_adjust("second try of a trial", "none", once))
     return ResolvedJob(
         job=job,
         settings=settings,

@@ -22,7 +22,7 @@ from harborrl_operator.reporting import is_live, unreadable
 from harborrl_operator.short_gang import lost_with_a_pod, note_short_gang
 from harborrl_operator.stalls import note_trials, shows_life
 from harborrl_operator.suspend import go_on, was_asked_to_stop
-from harborrl_operator.workloads import is_held_back
+from harborrl_operator.workloads import is_held_back, queue_without_effect
 
 STOPPED_MARGIN_SECONDS = 60
 """Beyond the checkpoint's grace: by then the head of a stopped driver is gone, or nobody takes it away."""
@@ -178,7 +178,7 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
     ready = sum(1 for pod in pods if is_ready(pod))
     wanted = draft.job.spec.trainer.nodes
     obstacle: Verdict | None = None
-    astray = lost_labels(pods, draft.job)
+    astray = _also(_without_queue(draft), lost_labels(pods, draft.job))
     is_empty = not draft.observed.pods_of_attempt(draft.attempt)
     if ready < wanted:
         obstacle = (
@@ -195,6 +195,12 @@ def _trainer_obstacle(draft: Draft, pods: tuple[Object, ...]) -> Verdict | None:
         said = _also(f"All {wanted} trainer pods are ready.", astray)
         draft.set(ConditionType.TRAINER_READY, "True", Reason.READY, said)
     return obstacle
+
+
+def _without_queue(draft: Draft) -> str:
+    cluster, observed = draft.cluster, draft.observed
+    workload = observed.workload_of(cluster) if cluster is not None else None
+    return queue_without_effect(cluster, observed.kueue, workload, draft.now)
 
 
 def _unreadable(draft: Draft) -> Plan | None:

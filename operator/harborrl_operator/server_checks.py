@@ -1,4 +1,10 @@
-"""What our agent server cannot do yet is refused by name: it would end at its start, or abort every trial."""
+"""What our agent server cannot do yet is refused by name: it would end at its start, or abort every trial.
+
+So is what a server of the user's own never hears of: nobody would act on it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
@@ -7,6 +13,51 @@ from harborrl_operator.resolve import ResolvedJob
 
 AGENTS = ("bash", "nop")
 """What our agent server runs for training (a test compares them with its own list); `oracle` needs a flag."""
+
+
+_HEEDED_WITH_URL = {
+    "url",
+    "agentName",
+    "adminSecretRef",
+    "environmentStartSeconds",
+    "agentSetupSeconds",
+    "agentTimeoutSeconds",
+    "verifierSeconds",
+    "cleanupSeconds",
+    "sandbox.backend",  # documented as needing `url`: it says what that server is
+}
+
+
+def own_server_heeds_every_field(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Whoever sets a runtime class for sandboxes believes that it holds. A value that is the default may stand."""
+    server = job.spec.agent_server
+    if not server.url:
+        return None
+    unheard = [f"agentServer.{path}" for path in _unheard(server.model_dump(by_alias=True, exclude_defaults=True))]
+    if not unheard:
+        return None
+    it = "it" if len(unheard) == 1 else "them"
+    return Verdict(
+        Reason.FIELD_UNSUPPORTED,
+        f"{', '.join(unheard)}: a server of your own (agentServer.url) never hears of {it}. Remove {it} here and set"
+        " the like on that server, or leave agentServer.url out to have a server of ours.",
+    )
+
+
+_MAPS = {"agentKwargs", "podOverrides", "sandbox.images.map", "sandbox.nodeSelector"}
+"""Of names that are the user's."""
+
+
+def _unheard(values: dict[str, Any], above: str = "") -> Iterator[str]:
+    """Dotted names of the fields that hold something and count for a server of ours alone."""
+    for name, value in values.items():
+        path = f"{above}{name}"
+        if path in _HEEDED_WITH_URL:
+            continue
+        if isinstance(value, dict) and path not in _MAPS:
+            yield from _unheard(value, f"{path}.")
+        elif value not in ({}, []):
+            yield path
 
 
 def agent_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:

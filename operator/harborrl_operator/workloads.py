@@ -9,7 +9,10 @@ from datetime import datetime
 
 from harborrl_operator.clock import from_text, seconds_since
 from harborrl_operator.constants import ADMISSION_GATE, LABEL_QUEUE
-from harborrl_operator.observed import Object, condition_of, is_terminating, labels, pod_phase
+from harborrl_operator.observed import KueueAnswer, Object, condition_of, is_terminating, labels, pod_phase
+
+UNQUEUED_SECONDS = 60
+"""Kueue suspends a RayCluster when it is made, and makes its Workload within a second or two."""
 
 KUEUE_STUCK_SECONDS = 120
 """Kueue resumes what it has admitted within a second or two; a RayCluster that still waits after this long is stuck."""
@@ -32,6 +35,32 @@ def queue_of(thing: Object) -> str:
 def is_held_back(cluster: Object | None) -> bool:
     """Whether this is a RayCluster that Kueue, which owns its `suspend`, keeps from having pods."""
     return cluster is not None and bool(cluster.get("spec", {}).get("suspend"))
+
+
+def was_never_held(cluster: Object) -> bool:
+    """Whether nothing has suspended this RayCluster of a queue: Kueue's webhook does so before KubeRay sees one."""
+    return bool(queue_of(cluster)) and not is_held_back(cluster) and not any(queue_changes(cluster, "False"))
+
+
+def queue_without_effect(
+    cluster: Object | None, answer: KueueAnswer | None, workload: Object | None, now: datetime
+) -> str:
+    """A sentence where a RayCluster of a queue started without Kueue; empty where all is well or nobody can tell."""
+    if cluster is None or workload is not None or not was_never_held(cluster):
+        return ""
+    queue, name = queue_of(cluster), cluster["metadata"]["name"]
+    if answer == "absent":
+        return (
+            f"Queue {queue} has no effect: this cluster serves no Workload of Kueue, so that nothing counts quota or"
+            " starts the pods together. Install Kueue, or leave spec.queueName out."
+        )
+    if answer == "served" and seconds_since(cluster["metadata"]["creationTimestamp"], now) > UNQUEUED_SECONDS:
+        return (
+            f"Queue {queue} has no effect: Kueue has made no Workload for RayCluster {name}, so that nothing counts"
+            " quota or starts the pods together. See whether Kueue runs, has ray.io/raycluster among its"
+            " integrations.frameworks and manages this namespace (docs/kueue.md), or leave spec.queueName out."
+        )
+    return ""
 
 
 def queue_changes(cluster: Object | None, suspended: str) -> Iterator[datetime]:

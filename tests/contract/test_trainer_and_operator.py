@@ -39,7 +39,14 @@ SANDBOX_ALONE = {
 }
 """What only the agent server's sandboxes go by."""
 
-WARNINGS = {"AgentServerDegraded", "BudgetsUnknown", "CapacityUnknown", "CheckpointIncomplete", "ReservedKeysStripped"}
+WARNINGS = {
+    "AgentServerDegraded",
+    "BudgetsUnknown",
+    "CapacityUnknown",
+    "CheckpointIncomplete",
+    "ParserNotAsked",
+    "ReservedKeysStripped",
+}
 """Reasons that only warn: the operator quotes their message and never shows them as a condition's reason."""
 
 

@@ -51,6 +51,9 @@ QUICKSTART_SPEC: dict[str, Any] = {
     "checkpoint": {"graceSeconds": 30},
 }
 
+BROUGHT: dict[str, Any] = {"agentServer.url": "http://agents.team.svc:30000", "agentServer.agentKwargs": {}}
+"""Changes that make QUICKSTART_SPEC a job with a server of the user's own."""
+
 MINIMAL_SPEC: dict[str, Any] = {"model": {"path": "GLM-4.7-Flash"}, "data": {"jsonl": "train.jsonl"}}
 
 DESIGN_SPEC: dict[str, Any] = {

@@ -137,7 +137,7 @@ def test_an_evaluation_above_the_slots_is_said_with_its_rounds() -> None:
 
 
 def test_a_shared_server_is_judged_by_its_live_capacity() -> None:
-    shared = {"eval": {"jsonl": "e.jsonl"}, "agentServer.url": "http://agents.team.svc:30000"}
+    shared = {"eval": {"jsonl": "e.jsonl"}, **hrl.BROUGHT}
     decided = admit({"evalPrompts": 64, "agentServer": {"capacity": 32, "free": 32}}, shared)
     assert "64 prompts x 1 = 64 trials at once and 32 run" in hrl.message(decided, "CapacityTight")
     assert "give the server 64" in hrl.message(decided, "CapacityTight")

@@ -80,11 +80,27 @@ def test_the_sandbox_namespace_is_open_to_sandboxes_and_closed_to_the_network(he
 
 def test_a_sandbox_with_a_network_reaches_names_and_the_outside_and_nothing_of_the_cluster(helm: str) -> None:
     rendered = render(helm, "--set", "sandboxes.denyNetwork=false", "--set", "network.policies=false")
-    (policy,) = [thing["spec"] for thing in rendered if thing["kind"] == "NetworkPolicy"]
+    named = {thing["metadata"]["name"]: thing["spec"] for thing in rendered if thing["kind"] == "NetworkPolicy"}
+    assert named.keys() == {"deny-all", "outside-only"}
+    policy = named["outside-only"]
     outside, names = policy["egress"]
     assert "ingress" not in policy
     assert {"10.0.0.0/8", "169.254.0.0/16"} <= set(outside["to"][0]["ipBlock"]["except"])
     assert {port["port"] for port in names["ports"]} == {53}
+
+
+@pytest.mark.parametrize("deny", ["true", "false"])
+def test_running_sandboxes_outlive_the_release_and_stay_closed(helm: str, deny: str) -> None:
+    rendered = render(helm, "--set", "network.policies=false", "--set", f"sandboxes.denyNetwork={deny}")
+    policy = "helm.sh/resource-policy"
+    kept = {
+        f"{thing['kind']}/{thing['metadata']['name']}"
+        for thing in rendered
+        if thing["metadata"].get("annotations", {}).get(policy) == "keep"
+    }
+    # Not outside-only: kept beside a later deny-all, it would go on to let sandboxes out.
+    crd = "CustomResourceDefinition/harborrljobs.harborrl.dev"
+    assert kept == {crd, "Namespace/harborrl-sandboxes", "NetworkPolicy/deny-all"}
 
 
 def test_nobody_connects_to_the_operator_but_to_its_probe_port(helm: str) -> None:

@@ -231,7 +231,7 @@ def test_is_refused(changes: dict[str, Any], reason: str, says: str) -> None:
             "trainer.config.milesSrcCommit": "31f1ca9",
             "agentServer.maxConcurrent": 6,
         },
-        {"rollout.agentTrialTimeoutSeconds": 10, "agentServer.url": "http://agents.team.svc:30000"},
+        {"rollout.agentTrialTimeoutSeconds": 10, **hrl.BROUGHT},
         {"trainer.recipeArgs": "# --save nothing\n--swiglu"},
         {"trainer.extraArgs": "--input-key prompt --label-key metadata --pad-token x --use-token-output"},
         {

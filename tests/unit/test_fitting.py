@@ -80,8 +80,9 @@ async def test_an_api_server_that_is_away_is_no_answer() -> None:
 class WithKueue(Cluster):
     """One RayCluster that may be suspended, and Workloads of the kinds that are served."""
 
-    def __init__(self, served: tuple[str, ...], *, suspended: bool = True) -> None:
+    def __init__(self, served: tuple[str, ...], *, suspended: bool = True, queue: str = "", status: int = 404) -> None:
         self.served, self.suspended, self.asked = served, suspended, list[str]()
+        self.queue, self.status = queue, status
 
     @override
     async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
@@ -95,11 +96,13 @@ class WithKueue(Cluster):
         if kind == "RayCluster":
             cluster = hrl.ray_cluster(hrl.job(), suspend=self.suspended)
             cluster["metadata"]["labels"] = {"harborrl.dev/job-uid": hrl.UID}
+            if self.queue:
+                cluster["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = self.queue
             return [cluster]
         if not kind.startswith("Workload"):
             return []
         if kind not in self.served:
-            raise ClusterError("list Workload", 404, "not served")
+            raise ClusterError("list Workload", self.status, "not served")
         assert selector == "kueue.x-k8s.io/job-uid in (rc-1)"
         found = kueue.workload(kueue.waiting())
         found["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "rc-1"}
@@ -124,3 +127,19 @@ async def test_nobody_asks_for_workloads_while_nothing_is_held_back() -> None:
     cluster = WithKueue(("Workload",), suspended=False)
     await observe(cluster, hrl.job(), hrl.SETTINGS, hrl.NOW)
     assert not [kind for kind in cluster.asked if kind.startswith("Workload")]
+
+
+@pytest.mark.parametrize(
+    ("served", "status", "answer"),
+    [
+        ((), 404, "absent"),
+        ((), 403, "unreadable"),
+        (("Workload",), 404, "served"),
+        (("Workload.v1beta1",), 403, "served"),
+    ],
+)
+async def test_a_cluster_of_a_queue_that_nothing_suspended_has_its_workload_looked_for(
+    served: tuple[str, ...], status: int, answer: str
+) -> None:
+    cluster = WithKueue(served, suspended=False, queue="h200", status=status)
+    assert (await observe(cluster, hrl.job(), hrl.SETTINGS, hrl.NOW)).kueue == answer

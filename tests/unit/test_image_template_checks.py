@@ -12,5 +12,3 @@ def test_an_image_template_with_other_names_is_refused_before_the_server_meets_i
     decided = decide(hrl.job(changes), hrl.world())
     assert condition(decided, "Admitted") == ("False", "ImageUnresolved")
     assert "{task} and {hash}" in message(decided, "Admitted")
-    own = decide(hrl.job(changes | {"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
-    assert condition(own, "Admitted")[1] != "ImageUnresolved"

@@ -129,7 +129,7 @@ def test_an_object_that_no_job_made_is_never_taken_over() -> None:
 
 
 def test_an_own_server_gets_no_deployment_and_preflight_judges_it() -> None:
-    decided = decide(hrl.job({"agentServer.url": "http://agents.team.svc:30000"}), hrl.world())
+    decided = decide(hrl.job(hrl.BROUGHT), hrl.world())
     servers = [name for name in applied(decided) if "agent" in name and not name.startswith("NetworkPolicy")]
     assert servers == []
     assert "Pod/quickstart-preflight" in applied(decided)

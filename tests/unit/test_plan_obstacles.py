@@ -89,6 +89,33 @@ def test_a_quota_that_refuses_the_trainers_pods_is_named() -> None:
     assert condition(decided, "TrainerReady") == ("False", "PodsRefused")
 
 
+POD_SECURITY = (
+    'pods "quickstart-a1-head" is forbidden: violates PodSecurity "baseline:latest": non-default capabilities'
+    ' (container "trainer" must not include "IPC_LOCK" in securityContext.capabilities.add)'
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "remedy"),
+    [
+        ("exceeded quota: gpus, requested: pods=1", "Raise the quota or lower the requests."),
+        ("failed quota: gpus: must specify requests.cpu", "trainer.resources, agentServer.resources"),
+        (POD_SECURITY, "Set trainer.rdma.lockMemory: false if RDMA works without it, or have an administrator label"),
+        ('violates PodSecurity "restricted:latest": host namespaces', "pod-security.kubernetes.io/enforce=privileged"),
+        ('admission webhook "policy.example" denied the request: no', "whoever runs the admission rule or webhook"),
+    ],
+)
+def test_the_remedy_is_that_of_who_refuses_the_pods(refusal: str, remedy: str) -> None:
+    job = hrl.job()
+    cluster = hrl.ray_cluster(job, conditions=[{"type": "ReplicaFailure", "status": "True", "message": refusal}])
+    decided = decide(job, hrl.running_world(job, ray_clusters={"quickstart-a1": cluster}, trainer_pods=()))
+    said = message(decided, "TrainerReady")
+    assert f"{refusal}. " in said
+    assert remedy in said
+    assert ("Raise the quota" in said) == refusal.startswith("exceeded quota")
+    assert ("lockMemory" in said) == ("IPC_LOCK" in refusal)
+
+
 @pytest.mark.parametrize(
     ("age", "status", "reason"),
     [(31, {}, "KubeRaySilent"), (29, {}, "Starting"), (300, {"state": "ready"}, "Starting")],

@@ -40,7 +40,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         **({"trainer.engine": "miles", "trainer.gpusPerNode": 8} if draw(flags) else {}),
         "trainer.startDeadlineSeconds": draw(st.integers(1, 2000)),
         **({"agentServer.maxConcurrent": draw(st.integers(1, 16))} if draw(flags) else {}),
-        **({"agentServer.url": "http://agents.team.svc:30000"} if draw(flags) else {}),
+        **(hrl.BROUGHT | {"agentServer.maxConcurrent": None} if draw(flags) else {}),
     }
 
 

@@ -12,8 +12,8 @@ from harborrl_operator.observed import Observed, Surroundings
 from harborrl_operator.sharing import normal_url, promised
 from support import hrl
 
-URL = "http://agents.team.svc:30000"
-BROUGHT = {"agentServer.url": URL}
+BROUGHT = hrl.BROUGHT
+URL = BROUGHT["agentServer.url"]
 
 
 def other(

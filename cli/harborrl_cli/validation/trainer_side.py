@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from harborrl_cli.validation.findings import Finding, told
 from harborrl_operator.models import JobSpec
 from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.second_try import no_second_try
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import parse_job
@@ -36,6 +37,12 @@ def config_warnings(spec: JobSpec) -> Iterator[Finding]:
         if quirk.field in said:
             where = "spec.trainer" if quirk.field in _RAW else "spec.trainer.config"
             yield Finding(f"{where}.{to_camel(quirk.field)}", quirk.message, "warning")
+
+
+def second_try_warning(spec: JobSpec) -> Iterator[Finding]:
+    said = no_second_try(spec)
+    if said:
+        yield Finding("spec.agentServer", f"{said}.", "warning")
 
 
 class Launched(NamedTuple):

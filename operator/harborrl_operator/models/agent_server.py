@@ -99,7 +99,8 @@ class AgentServerSpec(Model):
     sandbox: SandboxSpec = nested(SandboxSpec)
     """Where and how trials run."""
     url: Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=TEXT)] | None = None
-    """Your own agent server behind a stable name: nothing is started, and preflight judges its live values."""
+    """Your own agent server behind a stable name: nothing is started, and preflight judges its live values. Beside it
+    stand agentName, adminSecretRef and the five budgets; what only a server of ours reads is refused."""
     pod_overrides: FreeForm = Field(default_factory=dict)
     """Merged into the server's pod spec (objects merge, named things such as containers
     merge by name, other lists replace)."""
