@@ -64,6 +64,8 @@ def parser_findings(pod: Object) -> list[Finding] | None:
     if not ended and pod_phase(pod) not in ("Succeeded", "Failed"):
         return None
     if ended.get("reason", _NEVER_BEGAN) == _NEVER_BEGAN and not ended.get("startedAt"):
+        if _had_its_image(pod):
+            return [_not_asked(image, "its pod was lost meanwhile")]
         said = str(pod["status"].get("message", "")) or "no message"
         message = (
             f"The preflight ended before trainer.image {image} was there ({said}): the registry is slow or away. It"
@@ -78,6 +80,12 @@ def parser_findings(pod: Object) -> list[Finding] | None:
         message = f"trainer.image: {image} does not run python3 ({said}). Take an image of Miles."
         return [Finding(severity="refuse", reason=Reason.ENGINE_UNAVAILABLE, message=message)]
     return [_not_asked(image, said)]
+
+
+def _had_its_image(pod: Object) -> bool:
+    """A node that goes takes the last state of a container with it, and leaves what image it had."""
+    mine = [status for status in container_statuses(pod) if status["name"] == PARSER]
+    return any(status.get("imageID") or "running" in (status.get("state") or {}) for status in mine)
 
 
 def _not_asked(image: str, said: str) -> Finding:

@@ -101,8 +101,9 @@ def test_a_container_that_cannot_run_python_is_no_image_of_miles(job: HarborRLJo
             "Failed",
             "(KeyError: 3): the driver asks it at its start.",
         ),
+        ({"running": {"startedAt": hrl.ago(9)}}, "Failed", "(its pod was lost meanwhile): the driver asks it"),
     ],
-    ids=["accepted", "a remark", "killed for memory", "broken"],
+    ids=["accepted", "a remark", "killed for memory", "broken", "node lost"],
 )
 def test_a_parser_that_does_not_refuse_lets_the_job_start_and_is_quoted(
     job: HarborRLJob, state: dict[str, Any], phase: str, said: str
