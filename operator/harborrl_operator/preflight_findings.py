@@ -64,14 +64,7 @@ def parser_findings(pod: Object) -> list[Finding] | None:
     if not ended and pod_phase(pod) not in ("Succeeded", "Failed"):
         return None
     if ended.get("reason", _NEVER_BEGAN) == _NEVER_BEGAN and not ended.get("startedAt"):
-        if _had_its_image(pod):
-            return [_not_asked(image, "its pod was lost meanwhile")]
-        said = str(pod["status"].get("message", "")) or "no message"
-        message = (
-            f"The preflight ended before trainer.image {image} was there ({said}): the registry is slow or away. It"
-            " goes on pulling with the next try."
-        )
-        return [Finding(severity="refuse", reason=Reason.IMAGE_PULL_FAILED, message=message)]
+        return [_not_asked(image, "its pod was lost meanwhile") if _had_its_image(pod) else _never_pulled(image, pod)]
     result = parse(str(ended.get("message", "")))
     if result is not None:
         return result.findings
@@ -80,6 +73,15 @@ def parser_findings(pod: Object) -> list[Finding] | None:
         message = f"trainer.image: {image} does not run python3 ({said}). Take an image of Miles."
         return [Finding(severity="refuse", reason=Reason.ENGINE_UNAVAILABLE, message=message)]
     return [_not_asked(image, said)]
+
+
+def _never_pulled(image: str, pod: Object) -> Finding:
+    said = str(pod["status"].get("message", "")) or "no message"
+    message = (
+        f"The preflight ended before trainer.image {image} was there ({said}): the registry is slow or away. It"
+        " goes on pulling with the next try."
+    )
+    return Finding(severity="refuse", reason=Reason.IMAGE_PULL_FAILED, message=message)
 
 
 def _had_its_image(pod: Object) -> bool:
