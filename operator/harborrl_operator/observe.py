@@ -65,22 +65,28 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
         request=_ours(request, job),
         predecessors=_predecessors(job, namesakes, all_rays, all_deployments, named),
         strangers=tuple(f"{kind} {name_of(thing)}" for kind, thing in named if _is_strangers(thing, job)),
-        namespace=namespaces[0],
-        sandbox_namespace=namespaces[1],
         surroundings=Surroundings() if rays else await read_surroundings(cluster, job, settings, preflights),
         **await _reported(cluster, job, _ours(progress, job), now),
+        **namespaces,
         **network,
         **references,
         **await _held(cluster, namespace, rays, pods, now),
     )
 
 
-async def _namespaces(cluster: Cluster, *names: str) -> list[Object | None]:
-    return list(await asyncio.gather(*(_namespace(cluster, name) for name in names)))
+async def _namespaces(cluster: Cluster, own: str, sandboxes: str) -> dict[str, Any]:
+    (ours, _), (theirs, is_hidden) = await asyncio.gather(_namespace(cluster, own), _namespace(cluster, sandboxes))
+    return {"namespace": ours, "sandbox_namespace": theirs, "sandbox_namespace_is_hidden": is_hidden}
 
 
-async def _namespace(cluster: Cluster, name: str) -> Object | None:
-    return await if_allowed(cluster.get("Namespace", None, name), None)
+async def _namespace(cluster: Cluster, name: str) -> tuple[Object | None, bool]:
+    """And whether it may not be read, which says nothing of whether there is one."""
+    try:
+        return await cluster.get("Namespace", None, name), False
+    except ClusterError as error:
+        if error.is_refusal:
+            return None, True
+        raise
 
 
 async def _reported(cluster: Cluster, job: HarborRLJob, report: Object | None, now: datetime) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class Observed:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """PersistentVolumeClaims that the job uses, by name; None when missing."""
     sandbox_namespace: Object | None = None
+    sandbox_namespace_is_hidden: bool = False
+    """Whether the operator may not read it: nobody knows then whether it is there."""
     rights: Mapping[tuple[str, str], Object | None] = field(default_factory=dict)
     """Accounts, Roles and bindings by kind and name, None for a missing one; empty while they are not looked at."""
     namespace: Object | None = None

@@ -31,6 +31,8 @@ def sandbox_namespace_is_open(job: ResolvedJob, observed: Observed) -> Verdict |
             " agentServer.sandbox.namespace, or set allowSameNamespace: true.",
         )
     found = observed.sandbox_namespace
+    if observed.sandbox_namespace_is_hidden:
+        return Verdict(Reason.SANDBOX_NAMESPACE_NOT_ALLOWED, _hidden(namespace, job.settings.sandbox_namespace))
     if found is None:
         return Verdict(
             Reason.SANDBOX_NAMESPACE_NOT_ALLOWED,
@@ -42,3 +44,15 @@ def sandbox_namespace_is_open(job: ResolvedJob, observed: Observed) -> Verdict |
             f"Namespace {namespace} is not open to sandboxes. An administrator can label it {LABEL_SANDBOXES}=true.",
         )
     return None
+
+
+def _hidden(namespace: str, ours: str) -> str:
+    said = (
+        f"The operator may not read namespace {namespace} (403), so that nobody knows whether it is open to sandboxes."
+    )
+    if namespace == ours:
+        return f"{said} It lacks rights that the chart gives it: have an administrator apply the chart again."
+    return (
+        f"{said} With the chart's watchNamespaces it reads {ours} alone: leave agentServer.sandbox.namespace out to use"
+        " that one."
+    )

@@ -135,6 +135,18 @@ def test_names_that_yaml_would_read_as_numbers_stay_names(helm: str) -> None:
     assert account["imagePullSecrets"] == [{"name": "456"}]
 
 
+def test_the_pods_of_the_release_pull_with_its_secrets(helm: str) -> None:
+    rendered = render(helm, "--set", "images.pullSecrets={one,two}")
+    accounts = {t["metadata"]["name"]: t for t in rendered if t["kind"] == "ServiceAccount"}
+    users = [t for t in rendered if t["kind"] == "Pod"] + [
+        t["spec"]["template"] for t in rendered if "replicas" in t.get("spec", {})
+    ]
+    used = {pod["spec"]["serviceAccountName"] for pod in users}
+    assert used == {"harborrl-operator", "harborrl-test"}
+    for name in used:
+        assert accounts[name]["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
+
+
 def test_with_a_list_of_namespaces_the_operator_has_rights_in_them_and_none_on_the_cluster(helm: str) -> None:
     things = render(helm, "--set", "watchNamespaces={a,b}")
     bound = [

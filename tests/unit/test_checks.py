@@ -287,6 +287,21 @@ def test_a_missing_or_unlabelled_sandbox_namespace_is_refused() -> None:
         assert condition(decided, "Admitted") == ("False", "SandboxNamespaceNotAllowed")
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"agentServer.sandbox.namespace": "boxes"}, "it reads harborrl-sandboxes alone: leave agentServer.sandbox"),
+        ({}, "have an administrator apply the chart again"),
+    ],
+)
+def test_a_sandbox_namespace_that_may_not_be_read_is_not_told_to_be_absent(changes: dict[str, Any], says: str) -> None:
+    hidden = hrl.world(sandbox_namespace=None, sandbox_namespace_is_hidden=True)
+    decided = decide(hrl.job(changes), hidden)
+    assert condition(decided, "Admitted") == ("False", "SandboxNamespaceNotAllowed")
+    assert says in message(decided, "Admitted")
+    assert "does not exist" not in message(decided, "Admitted")
+
+
 def test_gpu_nodes_that_share_a_node_bound_claim_are_refused() -> None:
     bound = {"harborrl-data": hrl.claim(mode="ReadWriteOnce")}
     gpus = decide(hrl.job({"trainer.engine": "miles", "trainer.gpusPerNode": 8}), hrl.world(claims=bound))

@@ -3,7 +3,10 @@
 import json
 from typing import Any, override
 
+import pytest
+
 from harborrl_operator.cluster import Cluster
+from harborrl_operator.errors import ClusterError
 from harborrl_operator.observe import MOST_WARNINGS, observe
 from support import hrl
 from support.selectors import selects
@@ -75,6 +78,22 @@ async def test_what_carries_our_uid_is_ours() -> None:
     assert json.loads(seen.progress)["driver"]["state"] == "SUCCEEDED"
     assert len(seen.trainer_pods) == 1
     assert (seen.predecessors, seen.strangers) == ((), ())
+
+
+class Closed(Store):
+    """A cluster of which the operator may read no Namespace."""
+
+    @override
+    async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
+        if kind == "Namespace":
+            raise ClusterError(f"get Namespace {name}", 403, "forbidden")
+        return await super().get(kind, namespace, name)
+
+
+@pytest.mark.parametrize(("store", "hidden"), [(Closed([]), True), (Store([]), False)])
+async def test_a_namespace_that_may_not_be_read_is_told_from_one_that_is_not_there(store: Store, hidden: bool) -> None:
+    seen = await observe(store, hrl.job(), hrl.SETTINGS, hrl.NOW)
+    assert (seen.sandbox_namespace, seen.sandbox_namespace_is_hidden) == (None, hidden)
 
 
 async def test_a_thousand_stuck_pods_cost_a_few_lists_of_events() -> None:
