@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from harborrl_operator.manifests import text_rules
 from harborrl_operator.manifests.fault import Fault
 from harborrl_operator.manifests.places import advice
 
@@ -109,6 +110,8 @@ def _text(value: str, schema: Schema, path: str) -> Iterator[Fault]:
     yield from _sized(len(value), schema, path, "characters", "Length")
     if "pattern" in schema and not re.search(schema["pattern"], value):
         yield Fault(path, f"is {_shown(value)}, must match {schema['pattern']}")
+    for message in text_rules.broken(value, schema):
+        yield Fault(path, f"is {_shown(value)}: {message}")
 
 
 def _sized(size: int, schema: Schema, path: str, what: str, keyword: str) -> Iterator[Fault]:
