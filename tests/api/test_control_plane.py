@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,9 +27,14 @@ def config_map(name: str, owner: dict[str, str] | None = None) -> dict[str, obje
     }
 
 
-def wait_for_deletion(client: httpx.Client, name: str, seconds: int = 180) -> bool:
-    """Watches one ConfigMap until it is deleted; False if the watch ends first."""
-    query = {"watch": "1", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(seconds)}
+def wait_for_deletion(client: httpx.Client, meta: dict[str, Any], seconds: int = 180) -> bool:
+    """Watches one ConfigMap, from its creation on, until it is deleted; False if the watch ends first."""
+    query = {
+        "watch": "1",
+        "fieldSelector": f"metadata.name={meta['name']}",
+        "resourceVersion": meta["resourceVersion"],  # it may be gone before the watch begins
+        "timeoutSeconds": str(seconds),
+    }
     with client.stream("GET", CONFIG_MAPS, params=query, timeout=seconds + 10) as events:
         return any(json.loads(line)["type"] == "DELETED" for line in events.iter_lines())
 
@@ -42,9 +48,9 @@ def test_an_owned_object_is_collected_when_its_owner_is_deleted(api_server: Runn
     with admin_client(api_server) as client:
         owner = client.post(CONFIG_MAPS, json=config_map("owner")).raise_for_status().json()
         reference = {"name": "owner", "uid": owner["metadata"]["uid"]}
-        client.post(CONFIG_MAPS, json=config_map("dependent", reference)).raise_for_status()
+        made = client.post(CONFIG_MAPS, json=config_map("dependent", reference)).raise_for_status().json()
         client.delete(f"{CONFIG_MAPS}/owner").raise_for_status()
-        assert wait_for_deletion(client, "dependent")
+        assert wait_for_deletion(client, made["metadata"])
         assert client.get(f"{CONFIG_MAPS}/dependent").status_code == httpx.codes.NOT_FOUND
 
 
