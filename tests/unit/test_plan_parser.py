@@ -131,6 +131,24 @@ def test_it_needs_no_gpu_sees_none_and_is_bounded(job: HarborRLJob) -> None:
     assert "requiredDuringSchedulingIgnoredDuringExecution" not in spec["affinity"]["nodeAffinity"]
 
 
+def test_it_sees_the_code_that_the_job_mounts_into_ray_and_still_no_gpu() -> None:
+    """Miles skips a function that it cannot import, whose flags are unknown then: the job would be refused for them."""
+    mounts = [{"name": "plugins", "mountPath": "/plugins"}]
+    gpus = {"name": "CUDA_VISIBLE_DEVICES", "value": "0"}
+    ray = {"name": "ray-head", "volumeMounts": mounts, "env": [{"name": "PLUGINS", "value": "1"}, gpus]}
+    volumes = [{"name": "plugins", "configMap": {"name": "plugins"}}, {"name": "other", "emptyDir": {}}]
+    job = hrl.job({"trainer.podOverrides": {"containers": [ray], "volumes": volumes}}, base=hrl.DESIGN_SPEC)
+    spec = preflight_pod(resolve(job, hrl.SETTINGS), 1, {})["spec"]
+    parser = spec["containers"][1]
+    assert mounts[0] in parser["volumeMounts"]
+    assert {"name": "PLUGINS", "value": "1"} in parser["env"]
+    assert [one["value"] for one in parser["env"] if one["name"] == "CUDA_VISIBLE_DEVICES"] == [""]
+    assert "nvidia.com/gpu" not in str(parser["resources"])
+    names = [volume["name"] for volume in spec["volumes"]]
+    assert ("plugins" in names, "other" in names) == (True, False)
+    assert "plugins" not in str(spec["containers"][0])
+
+
 def test_the_native_engine_has_no_such_container() -> None:
     spec = preflight_pod(resolve(hrl.job(), hrl.SETTINGS), 1, {})["spec"]
     assert ([one["name"] for one in spec["containers"]], "initContainers" in spec) == (["preflight"], False)

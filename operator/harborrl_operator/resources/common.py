@@ -185,6 +185,12 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
     return out
 
 
+def named(overrides: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    """The entries of a list in pod overrides; none where it is no list of named things, which Kubernetes refuses."""
+    value = overrides.get(field)
+    return [dict(each) for each in value] if _are_named(value) else []
+
+
 def _are_named(value: Any) -> TypeGuard[list[Any]]:
     """Containers, volumes, variables: a list whose entries have a name each."""
     return isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value)
