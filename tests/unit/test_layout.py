@@ -25,6 +25,7 @@ def test_test_folders_are_named_by_kind_and_are_no_packages() -> None:
         "unit",
         "contract",
         "api",
+        "browser",
         "cluster",
         "support",
         "data",
