@@ -15,8 +15,8 @@ INTRODUCTION = """\
 
 Generated from the commands by `python -m harborrl_cli.reference`; do not edit.
 
-`pip install 'harborrl[cli]'` is small and needs neither cluster nor torch. `harborrl[data]` adds Parquet and the
-Hugging Face hub (166 MB of pyarrow), `harborrl[trainer]` the torch that `dumps summary` and `dumps compare` open
+`pip install '.[cli]'` in a checkout is small and needs neither cluster nor torch. `.[cli,data]` adds Parquet and the
+Hugging Face hub (166 MB of pyarrow), `.[cli,trainer]` the torch that `dumps summary` and `dumps compare` open
 pickles with. Results are on standard output (with `--json` as one document), what is wrong is one line each on
 standard error. Exit codes: 0 well, 1 refused, 2 a wrong command line or, for `validate`, a file that cannot be read,
 74 standard output that cannot be written, on a full disk say: no verdict then.

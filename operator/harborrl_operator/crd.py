@@ -223,7 +223,7 @@ def _rows(path: str, schema: Mapping[str, Any]) -> Iterator[str]:
         kind = (
             " ".join(str(word) for word in field["enum"]) if "enum" in field else field.get("type", "integer or string")
         )
-        meaning = str(field.get("description", "")).replace("|", "\\|")
+        meaning = " ".join(str(field.get("description", "")).split()).replace("|", "\\|")
         yield f"| `{path}.{name}` | {kind} | {default or required} | {meaning} |"
         if "properties" in field:
             yield from _rows(f"{path}.{name}", field)

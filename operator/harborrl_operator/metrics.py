@@ -13,6 +13,11 @@ REGISTRY = CollectorRegistry()
 
 LEADER = Gauge("harborrl_leader", "1 while this process leads, 0 while it is the spare.", registry=REGISTRY)
 JOBS = Gauge("harborrl_jobs", "Jobs by phase; the leader alone counts.", ["phase"], registry=REGISTRY)
+STALLED = Gauge(
+    "harborrl_jobs_stalled",
+    "Jobs that are Stalled now and hold what they hold; the leader alone counts.",
+    registry=REGISTRY,
+)
 ATTEMPTS = Counter(
     "harborrl_attempts",
     "Attempts that ended, by outcome and failure class.",
@@ -103,9 +108,10 @@ def _restart(before: JobStatus, after: JobStatus) -> str | None:
     return current.last_restart.cause if current.restarts > counted and current.last_restart else None
 
 
-def show_jobs(phases: Tally[str]) -> None:
+def show_jobs(phases: Tally[str], stalled: int) -> None:
     for phase in Phase:
         JOBS.labels(phase).set(phases[phase])
+    STALLED.set(stalled)
 
 
 def _is_true(status: JobStatus, kind: ConditionType) -> bool:

@@ -41,10 +41,13 @@ def pod_problem(pod: Object, now: datetime, warning: str = "") -> Verdict | None
         if verdict:
             return verdict
     if pod_phase(pod) == "Failed":
-        return Verdict(Reason.POD_FAILED, f"Pod {name} failed: {last_words(pod) or 'no message'}")
+        return Verdict(
+            Reason.POD_FAILED,
+            f"Pod {name} failed: {last_words(pod) or f'no message; `kubectl describe pod {name}` may tell more'}",
+        )
     waiting = pod_phase(pod) == "Pending" and seconds_since(pod["metadata"]["creationTimestamp"], now) > STUCK_SECONDS
     if waiting and warning:
-        return Verdict(Reason.POD_STUCK, f"Pod {name} has not started: {warning}")
+        return Verdict(Reason.POD_STUCK, f"Pod {name} has not started: {warning} (`kubectl describe pod {name}`)")
     return None
 
 
@@ -106,7 +109,8 @@ def _container_problem(pod: str, status: Mapping[str, Any]) -> Verdict | None:
         return Verdict(
             Reason.CRASH_LOOP,
             f"Container {status['name']} of pod {pod} keeps ending with exit code {ended.get('exitCode', '?')}:"
-            f" {last_line(ended.get('message', '')) or ended.get('reason', 'no message')}",
+            f" {last_line(ended.get('message', '')) or ended.get('reason', 'no message')}"
+            f" (`kubectl logs --previous {pod} -c {status['name']}`)",
         )
     return None
 

@@ -79,7 +79,7 @@ class Runtime:
         """Bring the gauges up to date."""
         metrics.WATCH_AGE.set(self.liveness.age())
         metrics.QUEUED.set(len(self.queue))
-        metrics.show_jobs(self.jobs.phases())
+        metrics.show_jobs(self.jobs.phases(), self.jobs.stalled())
 
     def _watchers(self) -> set[str]:
         return live_watchers(len(self._settings.namespaces) or 1)

@@ -173,6 +173,14 @@ def test_monitoring_objects_are_made_only_when_asked_for(helm: str) -> None:
     assert kinds <= {thing["kind"] for thing in asked}
 
 
+def test_the_operators_pods_are_scraped_in_one_way(helm: str) -> None:
+    """By both, two would seem to lead."""
+    for asked, ways in (((), 1), (("--set", "metrics.serviceMonitor.enabled=true"), 1)):
+        things = render(helm, *asked)
+        noted = deployment_of(things)["spec"]["template"]["metadata"].get("annotations") or {}
+        assert ("prometheus.io/scrape" in noted) + any(thing["kind"] == "ServiceMonitor" for thing in things) == ways
+
+
 def test_each_alert_asks_for_metrics_that_the_operator_has(helm: str) -> None:
     rules = next(t for t in render(helm, "--set", "metrics.rules.enabled=true") if t["kind"] == "PrometheusRule")
     names = {sample for family in metrics.REGISTRY.collect() for sample in (family.name, f"{family.name}_total")}

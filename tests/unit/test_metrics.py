@@ -124,5 +124,18 @@ def test_jobs_are_counted_by_the_phase_last_seen() -> None:
     book.note(("n", "b"), None)
     book.note(("n", "c"), {"phase": "Running"})
     book.forget(("n", "c"))
-    metrics.show_jobs(book.phases())
+    metrics.show_jobs(book.phases(), book.stalled())
     assert [value("harborrl_jobs", phase=phase) for phase in ("Running", "Pending", "Failed")] == [1, 1, 0]
+
+
+def test_a_stalled_job_is_counted_as_long_as_it_is_one() -> None:
+    """The alert goes by it: a counter of stalls was silent after half an hour, while the job held its GPUs."""
+    book = JobBook()
+    stalled = {"phase": "Running", "conditions": [{"type": "Stalled", "status": "True"}]}
+    book.note(("n", "a"), stalled)
+    book.note(("n", "b"), stalled)
+    book.note(("n", "b"), {"phase": "Running", "conditions": [{"type": "Stalled", "status": "False"}]})
+    book.note(("n", "c"), stalled)
+    book.forget(("n", "c"))
+    metrics.show_jobs(book.phases(), book.stalled())
+    assert value("harborrl_jobs_stalled") == 1
