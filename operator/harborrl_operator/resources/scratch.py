@@ -5,11 +5,11 @@ not make the directory.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from harborrl_operator.miles_table import Scratch
 from harborrl_operator.resolve import ResolvedJob, preset_of
+from harborrl_operator.resources.common import named
 
 NAME = "scratch"
 """Of the volume. One of this name in `trainer.podOverrides` is mounted in the place of ours, a node's NVMe say."""
@@ -22,9 +22,8 @@ def mounts(job: ResolvedJob) -> list[dict[str, Any]]:
 
 def volumes(job: ResolvedJob) -> list[dict[str, Any]]:
     wanted = _wanted(job)
-    theirs = job.spec.trainer.pod_overrides.get("volumes")
-    named = [volume.get("name") for volume in theirs if isinstance(volume, Mapping)] if isinstance(theirs, list) else []
-    if wanted is None or NAME in named:
+    theirs = [volume["name"] for volume in named(job.spec.trainer.pod_overrides, "volumes")]
+    if wanted is None or NAME in theirs:
         return []
     share = math.ceil(wanted.gib / job.spec.trainer.nodes)
     return [{"name": NAME, "emptyDir": {"sizeLimit": f"{share}Gi"}}]
