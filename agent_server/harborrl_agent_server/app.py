@@ -7,7 +7,6 @@ from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-import httpx
 from fastapi import FastAPI, HTTPException, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ValidationError
@@ -16,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from harborrl_agent_server.answering import TrialResponse
 from harborrl_agent_server.bearer import may_act
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
+from harborrl_agent_server.gateway_serve import open_gateway
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
 from harborrl_agent_server.retention import Rule, Shelf, keep_sweeping
@@ -65,14 +65,8 @@ def create_app(settings: Settings, provider: SandboxProvider, servers: Resolve |
 async def lifespan(
     app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics, servers: Resolve | None
 ) -> AsyncIterator[None]:
-    # No time-out: the agent's budget bounds a model request. No proxies: sessions live inside the cluster.
-    async with (
-        httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=20), trust_env=False, limits=httpx.Limits(max_connections=None)
-        ) as model_client,
-        httpx.AsyncClient(trust_env=False) as peer_client,
-    ):
-        app.state.runs = Runs(settings, provider, model_client, metrics)
+    async with open_gateway(settings) as gateway, httpx.AsyncClient(trust_env=False) as peer_client:
+        app.state.runs = Runs(settings, provider, gateway, metrics)
         app.state.peers = Peers(settings, peer_client, servers)
         runs: Runs = app.state.runs
         chores = [

@@ -1,42 +1,125 @@
 """Which model endpoints a request may name: `base_url` comes from outside and would otherwise reach anything we can."""
 
 import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from harborrl_agent_server.errors import StartupError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
+
+METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
+"""Cloud providers' metadata services outside the link-local range."""
 
 
 class EndpointRefusedError(Exception):
     """The address is not one that a session server can have."""
 
 
-def checked_endpoint(base_url: str | None) -> str:
+@dataclass(frozen=True)
+class HostRules:
+    """`--allowed-model-hosts`. Without any, every host but metadata services and, unless `loopback`, this machine."""
+
+    names: frozenset[str] = frozenset()
+    """Exact names, lower case; whatever they resolve to is taken, metadata services excepted."""
+    suffixes: tuple[str, ...] = ()
+    """`.example.org` for `*.example.org`."""
+    networks: tuple[Network, ...] = field(default=())
+    loopback: bool = True
+
+    @classmethod
+    def parse(cls, entries: Sequence[str], *, loopback: bool) -> "HostRules":
+        """Names, `*.names`, addresses and CIDRs; raises `StartupError` for what is none of them."""
+        names, suffixes, networks = set[str](), list[str](), list[Network]()
+        for entry in (entry.strip().rstrip(".").lower() for entry in entries if entry.strip()):
+            try:
+                networks.append(ipaddress.ip_network(entry, strict=False))
+                continue
+            except ValueError:
+                pass
+            bare = entry.removeprefix("*.")
+            if not bare or any(character in bare for character in "*/:@ ?#"):
+                raise StartupError(f"--allowed-model-hosts {entry!r}: a host name, *.name, an address or a CIDR")
+            if bare == entry:
+                names.add(bare)
+            else:
+                suffixes.append(f".{bare}")
+        return cls(frozenset(names), tuple(suffixes), tuple(networks), loopback)
+
+    @property
+    def restricted(self) -> bool:
+        return bool(self.names or self.suffixes or self.networks)
+
+    def knows(self, name: str) -> bool:
+        """The name itself is allowed; its addresses need not be listed."""
+        return name in self.names or name.endswith(self.suffixes)
+
+    def judge(self, name: str, address: Address) -> None:
+        """Raises `EndpointRefusedError` unless a connection to this address may serve this name."""
+        plain = getattr(address, "ipv4_mapped", None) or address
+        where = name if name == str(address) else f"{name} ({address})"
+        if plain.is_link_local or plain.is_multicast or plain.is_unspecified or str(plain) in METADATA_ADDRESSES:
+            raise EndpointRefusedError(
+                f"base_url host {where}: link-local and metadata addresses are never a model endpoint"
+            )
+        if self.knows(name) or any(plain in network for network in self.networks):
+            return
+        if self.restricted:
+            raise EndpointRefusedError(
+                f"base_url host {where} is not among --allowed-model-hosts; add its name or CIDR"
+            )
+        if plain.is_loopback and not self.loopback:
+            raise EndpointRefusedError(
+                f"base_url host {where} is this machine itself; --allowed-model-hosts 127.0.0.0/8 allows it"
+            )
+
+
+def checked_endpoint(base_url: str | None, rules: HostRules) -> str:
     """The base URL without a trailing slash.
 
-    Only literal addresses are judged: names are resolved by the cluster's DNS, whose answers the NetworkPolicy bounds.
+    A name that is not listed is judged again by its addresses, at the moment of the connection (`gateway_connect`):
+    what DNS says now says nothing about then.
     """
     if not base_url:
         raise EndpointRefusedError("base_url is missing: this agent asks a model; send the session's URL")
-    parts = urlsplit(base_url)
-    host = (parts.hostname or "").rstrip(".").lower()
+    try:
+        parts = urlsplit(base_url)
+        host = (parts.hostname or "").rstrip(".").lower()
+        parts.port  # noqa: B018 - raises where there is no such port
+    except ValueError as error:
+        raise EndpointRefusedError(f"base_url {shown(base_url)}: {error}") from error
     if parts.scheme not in {"http", "https"} or not host:
         raise EndpointRefusedError(f"base_url {shown(base_url)}: only http:// and https:// URLs with a host")
     if parts.username or parts.password:
         raise EndpointRefusedError("base_url carries credentials; send api_key instead")
-    if host in METADATA_HOSTS or is_link_local(host):
+    if parts.query or parts.fragment or "?" in base_url or "#" in base_url:
+        raise EndpointRefusedError("base_url carries a query or a fragment; send the session's URL up to and with /v1")
+    if host in METADATA_HOSTS:
         raise EndpointRefusedError(
             f"base_url host {host}: link-local and metadata addresses are never a model endpoint"
         )
+    judge_host(host, rules)
     return base_url.rstrip("/")
 
 
-def is_link_local(host: str) -> bool:
+def judge_host(host: str, rules: HostRules) -> None:
+    address = literal(host)
+    if address is not None:
+        rules.judge(host, address)
+    elif rules.restricted and not rules.networks and not rules.knows(host):
+        raise EndpointRefusedError(f"base_url host {host} is not among --allowed-model-hosts; add its name or CIDR")
+
+
+def literal(host: str) -> Address | None:
+    """The address that a host is written as, in brackets or without."""
     try:
-        address = ipaddress.ip_address(host)
+        return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_link_local
+        return None
 
 
 def shown(base_url: str) -> str:

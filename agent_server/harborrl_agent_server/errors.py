@@ -35,16 +35,11 @@ class StartupError(Exception):
     """The server cannot start as configured. One line: what, where, what to do."""
 
 
+SANDBOX_FAULTS = (SandboxStartError, SandboxLostError, SandboxTransportError, SandboxResourceError)
+
 NEVER_GRADED = ErrorPolicyOverride(should_retry=False, should_grade=False, has_valid_reward=False)
 
 ERROR_POLICY: dict[str, ErrorPolicyOverride] = {
-    error.__name__: NEVER_GRADED
-    for error in (
-        SandboxStartError,
-        SandboxLostError,
-        SandboxTransportError,
-        SandboxResourceError,
-        ModelEndpointError,
-    )
+    error.__name__: NEVER_GRADED for error in (*SANDBOX_FAULTS, ModelEndpointError)
 }
 """Harbor grades unknown exceptions and calls their reward valid; ours are known to be neither."""

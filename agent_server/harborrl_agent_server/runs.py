@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-import httpx
 from harbor.models.trial.config import AgentConfig
 
 from harborrl_agent_server.admission import Slots
@@ -17,6 +16,7 @@ from harborrl_agent_server.agents.registry import agent_config
 from harborrl_agent_server.answers import REFUSALS, not_admitted, of_trial, refusal, refused
 from harborrl_agent_server.bounded import keep
 from harborrl_agent_server.contract import ExitStatus, FlushResponse, RunRequest, RunResponse
+from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.outcomes import Cause
 from harborrl_agent_server.phases import Phase
@@ -49,13 +49,13 @@ class Runs:
         self,
         settings: Settings,
         provider: SandboxProvider,
-        model_client: httpx.AsyncClient,
+        gateway: Gateway,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.provider = provider
-        self.model_client = model_client
+        self.gateway = gateway
         self.metrics = metrics
         self.slots = Slots(settings.max_concurrent)
         self.live: set[Run] = set()
@@ -189,7 +189,7 @@ class Runs:
                 agent=agent,
                 settings=self.settings,
                 provider=self.provider,
-                model_client=self.model_client,
+                gateway=self.gateway,
                 run_id=run.id,
                 entered=partial(self._enter, run),
             )

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-import httpx
 from harbor.models.trial.config import EnvironmentConfig
+
+from harborrl_agent_server.gateway import Gateway
+from harborrl_agent_server.gateway_session import ModelSession
 
 
 class Sandbox(Protocol):
@@ -57,14 +59,21 @@ class TrialScope:
 
     run_id: str
     provider: SandboxProvider
-    model_client: httpx.AsyncClient
-    api_key: str = field(default="dummy", repr=False)
+    model: ModelSession | None = None
+    """None for an agent that asks no model."""
+    gateway: Gateway | None = None
+    """Lets an agent inside the sandbox reach `model`."""
     sandboxes: list[Sandbox] = field(default_factory=list)
     fault: Exception | None = None
     """First sandbox or transport error of the trial: Harbor wraps or swallows some of them."""
     progress: dict[str, Any] = field(default_factory=dict)
     """What the agent has done so far; survives an agent that is cut off."""
     warnings: list[str] = field(default_factory=list)
+
+    def session(self) -> ModelSession:
+        if self.model is None:
+            raise TypeError("this trial has no model session")
+        return self.model
 
     def blame(self, error: Exception) -> None:
         if self.fault is None:

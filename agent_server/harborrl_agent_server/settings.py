@@ -13,6 +13,9 @@ from harborrl_agent_server.errors import StartupError
 
 SANDBOX_KINDS = ("kubernetes", "local")
 
+AGENTS = ("bash", "nop")
+"""What a request may name; `oracle` besides, with `--allow-oracle`."""
+
 
 @dataclass(frozen=True)
 class Budgets:
@@ -53,6 +56,14 @@ class Settings:
     budgets: Budgets = field(default_factory=Budgets)
     agent_name: str = "bash"
     agent_kwargs: dict[str, Any] = field(default_factory=dict)
+    allowed_agents: tuple[str, ...] = AGENTS
+    """Which agents a request may name."""
+    allowed_model_hosts: tuple[str, ...] = ()
+    """Where sessions may be: names, `*.names`, addresses, CIDRs; empty: anywhere but metadata services."""
+    gateway_port: int = 0
+    """Where agents inside sandboxes reach the model; 0: any free port, which no NetworkPolicy can name."""
+    gateway_host: str = "127.0.0.1"
+    """This server's address as sandboxes see it."""
     allow_oracle: bool = False
     """The oracle runs the task's own solution: a training row that names it would earn reward 1."""
     reward_key: str | None = None
@@ -98,6 +109,9 @@ def parser() -> argparse.ArgumentParser:
     add("--trials-dir", type=Path, required=True)
     add("--agent-name", default="bash", help="agent of requests that name none")
     add("--agent-kwargs", default="{}", metavar="JSON")
+    add("--allowed-agents", default=",".join(AGENTS), metavar="NAMES", help="what a request may name, comma-separated")
+    add("--allowed-model-hosts", default="", metavar="HOSTS", help="names, *.names, addresses, CIDRs of sessions")
+    add("--gateway-port", type=int, default=0, help="where agents inside sandboxes reach the model; 0: any free one")
     add("--allow-oracle", action="store_true", help="let requests run the task's own solution (never for training)")
     add("--reward-key", default=None, help="the reward among several keys of a verifier's reward.json")
     add("--sandbox", default="kubernetes", help=" or ".join(SANDBOX_KINDS))
@@ -141,7 +155,7 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         "job": JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
         "pod_name": environ.get("POD_NAME") or socket.gethostname(),
     }
-    settings = Settings(**same_name | further)
+    settings = Settings(**same_name | further | gateway_from(args, environ))
     check(settings)
     return settings
 
@@ -163,6 +177,9 @@ def check(settings: Settings) -> None:
         raise StartupError(
             f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path"
         )
+    unknown = [name for name in settings.allowed_agents if name not in AGENTS]
+    if unknown or not settings.allowed_agents:
+        raise StartupError(f"--allowed-agents {', '.join(unknown) or '(none)'}: some of {', '.join(AGENTS)}")
     if settings.max_concurrent < 1:
         raise StartupError(f"--max-concurrent {settings.max_concurrent}: at least 1")
     if settings.dashboard_port and settings.dashboard_port == settings.port:
@@ -182,6 +199,20 @@ def check(settings: Settings) -> None:
         settings.trials_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StartupError(f"--trials-dir {settings.trials_dir} cannot be written: {error.strerror}") from error
+
+
+def gateway_from(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What decides which agents run and how they reach their model."""
+    return {
+        "allowed_agents": names(args.allowed_agents),
+        "allowed_model_hosts": names(args.allowed_model_hosts),
+        "gateway_port": args.gateway_port,
+        "gateway_host": environ.get("POD_IP") or "127.0.0.1",
+    }
+
+
+def names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def json_object(flag: str, text: str) -> dict[str, Any]:

@@ -10,14 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 from harbor.models.trial.config import AgentConfig, TaskConfig, TrialConfig, VerifierConfig
 from harbor.models.trial.result import TimingInfo, TrialResult
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
 
+from harborrl_agent_server.agents.registry import model_session
 from harborrl_agent_server.contract import ExitStatus, RunRequest
 from harborrl_agent_server.errors import ERROR_POLICY
+from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.loggers import forget_loggers
 from harborrl_agent_server.outcomes import Cause, Evidence
 from harborrl_agent_server.phases import Phase
@@ -58,7 +59,7 @@ class TrialRun:
         agent: AgentConfig,
         settings: Settings,
         provider: SandboxProvider,
-        model_client: httpx.AsyncClient,
+        gateway: Gateway,
         run_id: str,
         entered: Entered,
     ) -> "TrialRun":
@@ -66,7 +67,8 @@ class TrialRun:
 
         Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
         """
-        scope = TrialScope(run_id=run_id, provider=provider, model_client=model_client, api_key=request.api_key)
+        scope = TrialScope(run_id=run_id, provider=provider, gateway=gateway)
+        scope.model = model_session(request, settings, gateway.client, scope.progress, scope.warnings)
         CURRENT.set(scope)
         config = TrialConfig(
             task=TaskConfig(path=task_dir),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
@@ -117,12 +116,11 @@ async def test_a_pod_deleted_by_others_is_a_lost_sandbox(
 
 
 async def test_an_image_name_that_cannot_be_is_refused_at_once(provider: KubernetesProvider, tmp_path: Path) -> None:
-    async with httpx.AsyncClient() as client:
-        sandbox = built(provider, tmp_path / "bad", client, NetworkPolicy(), docker_image="UPPER//x")
-        with pytest.raises(SandboxStartError, match="InvalidImageName"):
-            async with asyncio.timeout(20):
-                await sandbox.start(force_build=False)
-        await sandbox.stop(delete=True)
+    sandbox = built(provider, tmp_path / "bad", NetworkPolicy(), docker_image="UPPER//x")
+    with pytest.raises(SandboxStartError, match="InvalidImageName"):
+        async with asyncio.timeout(20):
+            await sandbox.start(force_build=False)
+    await sandbox.stop(delete=True)
 
 
 async def test_a_full_quota_names_itself(cluster: Cluster, provider: KubernetesProvider, tmp_path: Path) -> None:
@@ -134,41 +132,38 @@ async def test_a_full_quota_names_itself(cluster: Cluster, provider: KubernetesP
     }
     await cluster.request("POST", f"/api/v1/namespaces/{provider.namespace}/resourcequotas", body=quota)
     provider.quota_grace_s = 1
-    async with httpx.AsyncClient() as client:
-        sandbox = built(provider, tmp_path / "quota", client, NetworkPolicy())
-        with pytest.raises(SandboxStartError, match=r"QuotaExceeded.*raise the quota"):
-            await sandbox.start(force_build=False)
-        await sandbox.stop(delete=True)
+    sandbox = built(provider, tmp_path / "quota", NetworkPolicy())
+    with pytest.raises(SandboxStartError, match=r"QuotaExceeded.*raise the quota"):
+        await sandbox.start(force_build=False)
+    await sandbox.stop(delete=True)
 
 
 async def test_a_trial_cancelled_while_its_pod_is_being_created_leaves_none(
     cluster: Cluster, provider: KubernetesProvider, tmp_path: Path
 ) -> None:
-    async with httpx.AsyncClient() as client:
-        sandbox = built(provider, tmp_path / "early", client, NetworkPolicy())
-        start = asyncio.ensure_future(sandbox.start(force_build=False))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        start.cancel()
-        await asyncio.gather(start, return_exceptions=True)
-        await sandbox.stop(delete=True)
+    sandbox = built(provider, tmp_path / "early", NetworkPolicy())
+    start = asyncio.ensure_future(sandbox.start(force_build=False))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    start.cancel()
+    await asyncio.gather(start, return_exceptions=True)
+    await sandbox.stop(delete=True)
     assert await pods(cluster, provider.namespace) == []
 
 
 async def test_a_server_that_restarts_sweeps_what_it_left(
     cluster: Cluster, provider: KubernetesProvider, settings: Settings, tmp_path: Path
 ) -> None:
-    async with httpx.AsyncClient() as client:
-        left = built(provider, tmp_path / "left", client, NetworkPolicy())
-        await left.start(force_build=False)
-        foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}}
-        foreign["spec"] = {"containers": [{"name": "c", "image": IMAGE, "command": ["sleep", "600"]}]}
-        await cluster.request("POST", f"/api/v1/namespaces/{settings.sandbox_namespace}/pods", body=foreign)
-        again = KubernetesProvider.from_settings(settings)
-        await again.open()
-        names = [pod["metadata"]["name"] for pod in await pods(cluster, settings.sandbox_namespace)]
-        assert names == ["foreign"]
-        await again.close()
+    left = built(provider, tmp_path / "left", NetworkPolicy())
+    await left.start(force_build=False)
+    foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}}
+    foreign["spec"] = {"containers": [{"name": "c", "image": IMAGE, "command": ["sleep", "600"]}]}
+    await cluster.request("POST", f"/api/v1/namespaces/{settings.sandbox_namespace}/pods", body=foreign)
+    again = KubernetesProvider.from_settings(settings)
+    await again.open()
+    names = [pod["metadata"]["name"] for pod in await pods(cluster, settings.sandbox_namespace)]
+    assert names == ["foreign"]
+    await again.close()
 
 
 async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(

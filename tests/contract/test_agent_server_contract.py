@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harborrl_agent_server.agents.registry import KNOWN
 from harborrl_agent_server.contract import ExitStatus, Health, RunRequest, RunResponse
+from harborrl_agent_server.settings import AGENTS as SERVED
 from harborrl_operator.server_checks import AGENTS
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
@@ -31,7 +31,7 @@ def test_the_request_is_read_and_its_data_set_columns_are_dropped() -> None:
 
 
 def test_the_operator_admits_the_agents_that_this_server_runs_for_training() -> None:
-    assert {*AGENTS, "oracle"} == set(KNOWN)
+    assert set(AGENTS) == set(SERVED)
 
 
 def test_the_response_fixture_is_one_of_ours() -> None:

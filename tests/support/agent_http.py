@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, override
 
 import uvicorn
@@ -54,8 +54,20 @@ class SessionServer:
         self.requests.append(body)
         answer = self.script(body["messages"], len(self.requests) - 1)
         if asyncio.iscoroutine(answer):
-            answer = await answer
+            answer = await while_asked(request, answer)
         return answer if isinstance(answer, Response) else completion(answer)
+
+
+async def while_asked(request: Request, answer: Coroutine[Any, Any, Any]) -> Any:
+    """What the script says; a client that hangs up cancels it, as an inference engine would be told to stop."""
+    saying = asyncio.ensure_future(answer)
+    left = asyncio.ensure_future(request.receive())
+    await asyncio.wait({saying, left}, return_when=asyncio.FIRST_COMPLETED)
+    if not saying.done():
+        saying.cancel()
+        return Response(status_code=499)
+    left.cancel()
+    return saying.result()
 
 
 def completion(text: str, *, finish_reason: str = "stop", total_tokens: int = 10, **extra: Any) -> JSONResponse:

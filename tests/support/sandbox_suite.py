@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 from harbor.environments.factory import EnvironmentFactory
 from harbor.models.task.config import EnvironmentConfig, NetworkPolicy
@@ -19,11 +18,9 @@ from harborrl_agent_server.sandboxes.base import OUTPUT_LIMIT, ShellSandbox
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 
 
-def built(
-    provider: SandboxProvider, folder: Path, client: httpx.AsyncClient, network: NetworkPolicy, **task: Any
-) -> ShellSandbox:
+def built(provider: SandboxProvider, folder: Path, network: NetworkPolicy, **task: Any) -> ShellSandbox:
     """A sandbox as Harbor would make it, not started."""
-    CURRENT.set(TrialScope(run_id=uuid4().hex[:12], provider=provider, model_client=client))
+    CURRENT.set(TrialScope(run_id=uuid4().hex[:12], provider=provider))
     (folder / "task" / "environment").mkdir(parents=True, exist_ok=True)
     sandbox = EnvironmentFactory.create_environment_from_config(
         config=provider.environment(),
@@ -42,13 +39,12 @@ def built(
 async def started(
     provider: SandboxProvider, folder: Path, network: NetworkPolicy | None = None, **task: Any
 ) -> AsyncIterator[ShellSandbox]:
-    async with httpx.AsyncClient() as client:
-        sandbox = built(provider, folder, client, network or NetworkPolicy(), **task)
-        try:
-            await sandbox.start(force_build=False)
-            yield sandbox
-        finally:
-            await sandbox.stop(delete=True)
+    sandbox = built(provider, folder, network or NetworkPolicy(), **task)
+    try:
+        await sandbox.start(force_build=False)
+        yield sandbox
+    finally:
+        await sandbox.stop(delete=True)
 
 
 class SandboxSuite:

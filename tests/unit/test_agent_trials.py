@@ -292,7 +292,7 @@ async def test_an_id_in_capitals_finds_its_lower_case_directory(tasks: Path) -> 
         assert (await server.run(instance_id="Write-Greeting", agent_name="oracle"))["reward"] == 1.0
 
 
-@pytest.mark.parametrize("name", ["mini-swe-agent", "os:system", "harbor.agents.nop:NopAgent"])
+@pytest.mark.parametrize("name", ["claude-code", "os:system", "harbor.agents.nop:NopAgent"])
 async def test_an_agent_outside_the_list_is_refused_by_name(tasks: Path, name: str) -> None:
     async with stage(tasks, replies("")) as server:
         answer = await server.run(agent_name=name)

@@ -14,16 +14,17 @@ from harbor.environments.base import BaseEnvironment
 from harbor.models.agent.context import AgentContext
 from pydantic import Field
 
-from harborrl_agent_server.agents.model_client import ContextLengthExceeded, Reply, complete
 from harborrl_agent_server.agents.protocol import EXAMPLES, SYSTEM_PROMPT, observation, opening, parse_reply
 from harborrl_agent_server.contract import ExitStatus
+from harborrl_agent_server.gateway_episode import episode
+from harborrl_agent_server.gateway_session import EpisodeOver, ModelSession
 from harborrl_agent_server.scope import CURRENT
 
 TRAJECTORY = "trajectory.json"
 
 
 class BashOptions(AgentOptions):
-    """`--agent-kwargs`, and what the request adds."""
+    """`--agent-kwargs`."""
 
     systemPrompt: str = SYSTEM_PROMPT  # noqa: N815 - the job document's spelling
     """Empty: no system message."""
@@ -35,10 +36,6 @@ class BashOptions(AgentOptions):
     """Of one command; it is then killed and the model sees exit code 124."""
     observationCharacters: int = Field(default=2000, ge=100)  # noqa: N815 - same
     """Longest output that the model is shown; the middle is cut out."""
-    session_url: str = ""
-    model: str = "model"
-    sampling_params: dict[str, Any] = Field(default_factory=dict)
-    max_seq_len: int | None = None
 
 
 class BashAgent(BaseAgent):
@@ -63,70 +60,48 @@ class BashAgent(BaseAgent):
     async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
         if not isinstance(self.options, BashOptions):
             raise TypeError("the bash agent was built without its options")
-        episode = Episode(self.options, environment, instruction)
+        conversation = Conversation(self.options, environment, instruction)
+        session = conversation.session
         try:
-            episode.end = await episode.play()
+            await episode(session, conversation.play())
         finally:
-            context.n_input_tokens = episode.prompt_tokens
-            context.n_output_tokens = episode.completion_tokens
-            context.metadata = dict(episode.scope.progress)
-            write_trajectory(self.logs_dir / TRAJECTORY, episode)
+            context.n_input_tokens = session.prompt_tokens
+            context.n_output_tokens = session.completion_tokens
+            context.metadata = dict(conversation.progress)
+            write_trajectory(self.logs_dir / TRAJECTORY, conversation)
 
 
-class Episode:
+class Conversation:
     """State of one run of the loop. Progress is kept in the trial's scope, where it survives a cancelled agent."""
 
     def __init__(self, options: BashOptions, environment: BaseEnvironment, instruction: str) -> None:
         self.options = options
         self.environment = environment
-        self.scope = CURRENT.get()
-        self.progress = self.scope.progress
-        self.progress.update(turns=0, tool_calls=0)
+        scope = CURRENT.get()
+        self.session: ModelSession = scope.session()
+        self.progress = scope.progress
+        self.progress.update(tool_calls=0)
         self.messages = opening(options.systemPrompt, options.examples, instruction)
-        self.end: ExitStatus | None = None
-        self.prompt_tokens = 0
-        self.completion_tokens = 0
 
-    async def play(self) -> ExitStatus:
-        end = await self._turns()
-        self.progress["end"] = end
-        return end
+    async def play(self) -> None:
+        try:
+            self.progress["end"] = await self._turns()
+        except EpisodeOver as over:
+            if over.cut is not None:
+                self.messages.append(over.cut.message)
 
     async def _turns(self) -> ExitStatus:
         for _ in range(self.options.maxTurns):
-            try:
-                reply = await self._ask()
-            except ContextLengthExceeded:
-                return ExitStatus.SEQUENCE_LENGTH_LIMIT
+            reply = await self.session.complete({"messages": self.messages})
             self.messages.append(reply.message)
-            if reply.finish_reason == "length":
-                # The session refuses to go on after a cut turn, and a half command must not run.
-                return ExitStatus.SEQUENCE_LENGTH_LIMIT
             action = parse_reply(reply.content)
             if action.command is not None:
                 await self._act(action.command)
             if action.last:
                 return ExitStatus.SUBMITTED
-            if self.options.max_seq_len and (reply.total_tokens or 0) >= self.options.max_seq_len:
-                return ExitStatus.SEQUENCE_LENGTH_LIMIT
+            if self.session.end is not None:
+                return self.session.end
         return ExitStatus.TURN_LIMIT
-
-    async def _ask(self) -> Reply:
-        started = time.monotonic()
-        body = {**self.options.sampling_params, "model": self.options.model, "messages": self.messages}
-        try:
-            reply = await complete(
-                self.scope.model_client,
-                f"{self.options.session_url}/chat/completions",
-                body,
-                api_key=self.scope.api_key,
-            )
-        finally:
-            self._add("model_query_time_sum", time.monotonic() - started)
-        self._add("turns", 1)
-        self.prompt_tokens += reply.prompt_tokens or 0
-        self.completion_tokens += reply.completion_tokens or 0
-        return reply
 
     async def _act(self, command: str) -> None:
         started = time.monotonic()
@@ -144,13 +119,13 @@ class Episode:
         self.progress[key] = self.progress.get(key, 0) + amount
 
 
-def write_trajectory(path: Path, episode: Episode) -> None:
+def write_trajectory(path: Path, conversation: Conversation) -> None:
     """The whole conversation as it went over the wire, for people; the tokens are the session server's to keep."""
     document = {
         "schema": "harborrl-bash/1",
-        "model": episode.options.model,
-        "end": episode.end,
-        "progress": episode.progress,
-        "messages": episode.messages,
+        "model": conversation.session.upstream.model,
+        "end": conversation.progress.get("end"),
+        "progress": conversation.progress,
+        "messages": conversation.messages,
     }
     path.write_text(json.dumps(document, ensure_ascii=False, indent=1))

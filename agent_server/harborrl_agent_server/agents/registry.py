@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import httpx
 from harbor.models.trial.config import AgentConfig
 
 from harborrl_agent_server.contract import RunRequest
 from harborrl_agent_server.endpoints import checked_endpoint
+from harborrl_agent_server.gateway_serve import IN_SANDBOX, host_rules
+from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from harborrl_agent_server.settings import Settings
 
-BASH = "harborrl_agent_server.agents.bash:BashAgent"
-
-KNOWN = ("bash", "nop", "oracle")
+PLACES = {
+    "bash": "harborrl_agent_server.agents.bash:BashAgent",
+}
+"""Agents that ask a model."""
 
 
 class InvalidAgentError(Exception):
@@ -20,28 +24,44 @@ class InvalidAgentError(Exception):
 def agent_config(request: RunRequest, settings: Settings) -> AgentConfig:
     """Harbor's agent config for a request; raises `InvalidAgentError` or `EndpointRefusedError`, both for the user.
 
-    The model's name goes past Harbor's own field, which would load its model library: six seconds and 170 MB.
+    Model, endpoint and key are not in it, because Harbor writes it to disk: agents get them from their trial's scope.
     """
-    name = request.agent_name or settings.agent_name
+    name = chosen(request, settings)
     timeouts: dict[str, Any] = {
         "override_timeout_sec": settings.budgets.agent_timeout_s,
         "override_setup_timeout_sec": settings.budgets.agent_setup_s,
     }
-    if name == "nop":
-        return AgentConfig(name="nop", **timeouts)
+    if name not in PLACES:
+        return AgentConfig(name=name, **timeouts)
+    checked_endpoint(request.base_url, host_rules(settings))
+    kwargs = settings.agent_kwargs if name == settings.agent_name else {}
+    return AgentConfig(import_path=PLACES[name], kwargs=dict(kwargs), **timeouts)
+
+
+def chosen(request: RunRequest, settings: Settings) -> str:
+    name = request.agent_name or settings.agent_name
     if name == "oracle":
         if not settings.allow_oracle:
             raise InvalidAgentError(
                 "agent oracle runs the task's own solution; start the server with --allow-oracle to check tasks with it"
             )
-        return AgentConfig(name="oracle", **timeouts)
-    if name != "bash":
-        raise InvalidAgentError(f"agent {name[:80]!r} is not available; one of {', '.join(KNOWN)}")
-    kwargs = {
-        **settings.agent_kwargs,
-        "session_url": checked_endpoint(request.base_url),
-        "model": request.model.removeprefix("openai/"),
-        "sampling_params": request.sampling_params,
-        "max_seq_len": request.max_seq_len,
-    }
-    return AgentConfig(import_path=BASH, kwargs=kwargs, **timeouts)
+    elif name not in settings.allowed_agents:
+        raise InvalidAgentError(f"agent {name[:80]!r} is not available; one of {', '.join(settings.allowed_agents)}")
+    return name
+
+
+def model_session(
+    request: RunRequest, settings: Settings, client: httpx.AsyncClient, progress: dict[str, Any], warnings: list[str]
+) -> ModelSession | None:
+    """The session of a request's agent, closed until the agent's phase; None for agents that ask no model."""
+    name = chosen(request, settings)
+    if name not in PLACES:
+        return None
+    upstream = Upstream(
+        url=checked_endpoint(request.base_url, host_rules(settings)),
+        model=request.model.removeprefix("openai/"),
+        sampling_params=request.sampling_params,
+        max_seq_len=request.max_seq_len,
+        api_key=request.api_key,
+    )
+    return ModelSession(upstream, client, progress, warnings, inside=name in IN_SANDBOX)

@@ -1,4 +1,4 @@
-"""One chat completion: what the agent may retry, and what each refusal of the session server means."""
+"""One chat completion of the session server: what may be asked again, and what each of its refusals means."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from harborrl_agent_server.endpoints import EndpointRefusedError
 from harborrl_agent_server.errors import ModelEndpointError
 
 ATTEMPTS = 3
@@ -14,10 +15,16 @@ ATTEMPTS = 3
 
 BACKOFF_SECONDS = 1.0
 
+REFUSING = frozenset({400, 409, 413, 422})
+
 CONTEXT_EXCEEDED = "context_length_exceeded"
 
 ABORTED = "abort"
 """SGLang's finish reason of a generation that was broken off: what came is not the policy's turn."""
+
+
+class TurnRefusedError(ModelEndpointError):
+    """The session is there and refuses this very request: its history or its shape."""
 
 
 class ContextLengthExceeded(Exception):  # noqa: N818 - a limit that was reached, and a normal end of a trial
@@ -26,6 +33,8 @@ class ContextLengthExceeded(Exception):  # noqa: N818 - a limit that was reached
 
 @dataclass(frozen=True)
 class Reply:
+    document: dict[str, Any]
+    """The whole completion as the server sent it."""
     message: dict[str, Any]
     """Exactly as the server sent it: the session's history must grow by this very object."""
     finish_reason: str | None
@@ -50,8 +59,8 @@ async def complete(
     """POST one completion.
 
     Connection failures, 429 and 5xx are tried again, `ATTEMPTS` times in all. Everything else is final:
-    400 with the code `context_length_exceeded` raises `ContextLengthExceeded`, all other refusals `ModelEndpointError`,
-    as does a completion that was broken off.
+    400 with the code `context_length_exceeded` raises `ContextLengthExceeded`, all other refusals `ModelEndpointError`
+    (`TurnRefusedError` where the request itself may be to blame), as does a completion that was broken off.
     """
     said = ""
     for attempt in range(ATTEMPTS):
@@ -59,6 +68,8 @@ async def complete(
             await sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
         try:
             response = await client.post(url, json=body, headers={"Authorization": f"Bearer {api_key}"})
+        except EndpointRefusedError as error:
+            raise ModelEndpointError(str(error)) from error
         except httpx.HTTPError as error:
             said = f"{type(error).__name__}: {error}"
             continue
@@ -69,7 +80,8 @@ async def complete(
             continue
         if response.status_code == 400 and CONTEXT_EXCEEDED in response.text:
             raise ContextLengthExceeded(said)
-        raise ModelEndpointError(f"{url} refused the turn, {said}; {advice(response.status_code)}")
+        refused = TurnRefusedError if response.status_code in REFUSING else ModelEndpointError
+        raise refused(f"{url} refused the turn, {said}; {advice(response.status_code)}")
     raise ModelEndpointError(f"{url} failed {ATTEMPTS} times, last with {said}; look at the trainer's session server")
 
 
@@ -86,13 +98,26 @@ def reply_from(response: httpx.Response) -> Reply:
             "the inference engine broke the generation off (finish_reason abort): the trainer paused, stopped or "
             "updated it; the trial needs a fresh session"
         )
+    if not isinstance(message, dict) or not isinstance(usage, dict):
+        raise ModelEndpointError(f"the session server's answer is no chat completion: {response.text[:300]}")
+    prompt, completion = tokens(usage, "prompt_tokens"), tokens(usage, "completion_tokens")
+    total = tokens(usage, "total_tokens")
+    if total is None and prompt is not None and completion is not None:
+        total = prompt + completion
     return Reply(
+        document=document,
         message=message,
         finish_reason=choice.get("finish_reason"),
-        total_tokens=usage.get("total_tokens"),
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
+        total_tokens=total,
+        prompt_tokens=prompt,
+        completion_tokens=completion,
     )
+
+
+def tokens(usage: dict[str, Any], key: str) -> int | None:
+    """What was not counted stays unknown: 0 would be a measurement."""
+    count = usage.get(key)
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
 def advice(status: int) -> str:

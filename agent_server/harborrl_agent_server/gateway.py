@@ -1,0 +1,186 @@
+"""Model requests from inside sandboxes: `/m/<token>/v1/...`, one token a trial, on a port where nothing else is."""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import secrets
+import socket
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Any, override
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from harborrl_agent_server.errors import ModelEndpointError, StartupError
+from harborrl_agent_server.gateway_session import EpisodeOver, ModelSession, SessionClosedError
+from harborrl_agent_server.gateway_upstream import CONTEXT_EXCEEDED, Reply, TurnRefusedError
+from harborrl_agent_server.gateway_wire import completed, failure, streamed
+
+BODY_LIMIT = 32 * 1024 * 1024
+"""Bytes: a whole conversation, sent anew with every turn."""
+
+REMEMBERED = 10_000
+"""Tokens of ended trials that are still told from invented ones."""
+
+
+class Gateway:
+    """The tokens of the trials that run, and the client through which all of them reach their sessions."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.address = ""
+        """Where sandboxes find it: `http://HOST:PORT`; empty while it does not listen."""
+        self._live: dict[bytes, ModelSession] = {}
+        self._ended: OrderedDict[bytes, None] = OrderedDict()
+
+    @contextlib.contextmanager
+    def admitted(self, session: ModelSession) -> Iterator[str]:
+        """The base URL of one session, for as long as it lasts. Whoever has it may ask: it is never written down."""
+        token = secrets.token_hex(16)
+        key = digest(token)
+        self._live[key] = session
+        try:
+            yield f"{self.address}/m/{token}/v1"
+        finally:
+            del self._live[key]
+            self._ended[key] = None
+            if len(self._ended) > REMEMBERED:
+                self._ended.popitem(last=False)
+
+    def session(self, token: str) -> ModelSession:
+        """Raises `SessionClosedError` for a trial that is over, `UnknownTokenError` for a token that never was."""
+        key = digest(token)
+        if key in self._ended:
+            raise SessionClosedError("this trial is over")
+        if key not in self._live:
+            raise UnknownTokenError("unknown token")
+        return self._live[key]
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/m/{token}/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/m/{token}/v1/models", self._models, methods=["GET"]),
+            ]
+        )
+
+    async def _models(self, request: Request) -> Response:
+        try:
+            model = self.session(request.path_params["token"]).upstream.model
+        except REFUSALS as error:
+            return refused(error)
+        return JSONResponse({"object": "list", "data": [{"id": model, "object": "model", "created": 0}]})
+
+    async def _chat(self, request: Request) -> Response:
+        try:
+            session = self.session(request.path_params["token"])
+            asked = await asked_of(request)
+            reply = await while_connected(request, session.complete(asked))
+        except REFUSALS as error:
+            return refused(error)
+        document = completed(reply.document, number=session.turns, model=session.upstream.model)
+        if not asked.get("stream"):
+            return JSONResponse(document)
+        options = asked.get("stream_options")
+        with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        return StreamingResponse(streamed(document, with_usage=with_usage), media_type="text/event-stream")
+
+
+class UnknownTokenError(Exception):
+    """Nobody was given this token."""
+
+
+class BadRequestError(Exception):
+    """The agent's request is no chat completion."""
+
+
+REFUSALS = (UnknownTokenError, BadRequestError, SessionClosedError, EpisodeOver, ModelEndpointError)
+
+
+def digest(token: str) -> bytes:
+    """Compared instead of the token, so that the time a comparison takes says nothing about one."""
+    return hashlib.sha256(token.encode(errors="replace")).digest()
+
+
+def refused(error: Exception) -> Response:
+    """What an agent is told. No status that its client library would try again: the session has tried already."""
+    match error:
+        case UnknownTokenError():
+            return JSONResponse(failure(str(error), "invalid_api_key"), 401)
+        case SessionClosedError():
+            return JSONResponse(failure(str(error), "trial_over"), 410)
+        case EpisodeOver():
+            text = f"This model's maximum context length is reached: {error}"
+            return JSONResponse(failure(text, CONTEXT_EXCEEDED), 400)
+        case TurnRefusedError():
+            return JSONResponse(failure("the session refuses this history", "invalid_request"), 400)
+        case ModelEndpointError():
+            return JSONResponse(failure("the model's endpoint failed; the trial is over", "model_endpoint_failed"), 403)
+        case _:
+            return JSONResponse(failure(str(error), "invalid_request"), 400)
+
+
+async def asked_of(request: Request) -> dict[str, Any]:
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > BODY_LIMIT:
+                raise BadRequestError(f"the body is larger than {BODY_LIMIT} bytes")
+        asked = json.loads(bytes(body))
+    except ClientDisconnect as error:
+        raise BadRequestError("the client left before its body was complete") from error
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError("the body is not JSON") from error
+    if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
+        raise BadRequestError("the body needs a list `messages`")
+    return asked
+
+
+async def while_connected(request: Request, work: Awaitable[Reply]) -> Reply:
+    """The reply; a client that hangs up, because its command was killed, takes its turn back."""
+    turn = asyncio.ensure_future(work)
+    left = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({turn, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not turn.done():
+            raise SessionClosedError("the client has left")
+        return turn.result()
+    finally:
+        left.cancel()
+        turn.cancel()
+
+
+class Listener(uvicorn.Server):
+    """Beside the server proper, which hears the signals."""
+
+    @override
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def listening(gateway: Gateway, *, host: str, port: int, advertised: str) -> AsyncIterator[None]:
+    """Serve sandboxes on a port of their own: they must not reach `/run`. `port` 0 takes a free one."""
+    try:
+        listener = socket.create_server((host, port), reuse_port=False, backlog=1024)
+    except OSError as error:
+        raise StartupError(f"--gateway-port {port} on {host}: {error.strerror}; choose another") from error
+    config = uvicorn.Config(gateway.app(), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    server = Listener(config)
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    shown = f"[{advertised}]" if ":" in advertised else advertised
+    gateway.address = f"http://{shown}:{listener.getsockname()[1]}"
+    try:
+        yield
+    finally:
+        gateway.address = ""
+        server.should_exit = True
+        await serving
