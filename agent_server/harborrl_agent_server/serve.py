@@ -78,8 +78,10 @@ class Server(uvicorn.Server):
 
 
 async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> None:
+    from harborrl_agent_server.agents.registry import prepare  # noqa: PLC0415 - as below
     from harborrl_agent_server.app import create_app  # noqa: PLC0415 - Harbor reads the environment when it is imported
 
+    await prepare(settings)
     await provider.open()
     beating = asyncio.create_task(_beat_on(beat))
     try:

@@ -15,7 +15,7 @@ from harbor.models.trial.result import TimingInfo, TrialResult
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
 
-from harborrl_agent_server.agents.registry import model_session
+from harborrl_agent_server.agents.registry import loaded, model_session
 from harborrl_agent_server.contract import ExitStatus, RunRequest
 from harborrl_agent_server.errors import ERROR_POLICY
 from harborrl_agent_server.gateway import Gateway
@@ -79,6 +79,8 @@ class TrialRun:
             verifier=VerifierConfig(max_timeout_sec=settings.budgets.verifier_s),
             override_error_policy=ERROR_POLICY,
         )
+        if agent.import_path is not None:
+            await loaded(agent.import_path)
         trial = await built(config)
         return cls(trial, scope, entered)
 

@@ -11,7 +11,7 @@ from harborrl_operator.constants import Reason
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
 
-AGENTS = ("bash", "nop")
+AGENTS = ("bash", "terminus-2", "nop")
 """What our agent server runs for training (a test compares them with its own list); `oracle` needs a flag."""
 
 

@@ -20,6 +20,13 @@ class WithoutTar(LocalSandbox):
         await self._plain(["/bin/sh", "-c", "rm -f /bin/tar /usr/bin/tar"], limit_s=10)
 
 
+class WithoutTmux(LocalSandbox):
+    @override
+    async def boot(self) -> None:
+        await super().boot()
+        await self._plain(["/bin/sh", "-c", "rm -f /usr/bin/tmux /usr/local/bin/tmux"], limit_s=10)
+
+
 class StopRaises(LocalSandbox):
     @override
     async def stop(self, delete: bool) -> None:

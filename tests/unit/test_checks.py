@@ -140,8 +140,8 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("Docker sandboxes", {"agentServer.sandbox.backend": "docker"}, "SandboxBackendUnsupported", "agentServer.url"),
     ("local sandboxes", {"agentServer.sandbox.backend": "local"}, "SandboxBackendUnsupported", "needs root"),
-    ("an agent of others", {"agentServer.agentName": "terminus-2"}, "FieldUnsupported", "terminus-2' is not among"),
-    ("the solutions themselves", {"agentServer.agentName": "oracle"}, "FieldUnsupported", "bash, nop"),
+    ("an agent of others", {"agentServer.agentName": "claude-code"}, "FieldUnsupported", "claude-code' is not among"),
+    ("the solutions themselves", {"agentServer.agentName": "oracle"}, "FieldUnsupported", "bash, terminus-2, nop"),
     (
         "sandboxes beside the job",
         {"agentServer.sandbox.namespace": "research"},

@@ -1,20 +1,46 @@
 """Which agents a request may name. Never an import path: it would run any code that the image holds."""
 
+import asyncio
+import importlib
+import sys
 from typing import Any
 
 import httpx
+from harbor.agents.base import BaseAgent
 from harbor.models.trial.config import AgentConfig
 
 from harborrl_agent_server.contract import RunRequest
 from harborrl_agent_server.endpoints import checked_endpoint
+from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway_serve import IN_SANDBOX, host_rules
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from harborrl_agent_server.settings import Settings
 
 PLACES = {
     "bash": "harborrl_agent_server.agents.bash:BashAgent",
+    "terminus-2": "harborrl_agent_server.agents.terminus:StrictTerminus2",
 }
 """Agents that ask a model."""
+
+
+async def prepare(settings: Settings) -> None:
+    """Load the server's own agent before anybody waits for it, and check its options; raises `StartupError`."""
+    place = PLACES.get(settings.agent_name)
+    if place is None:
+        return
+    agent = await loaded(place)
+    try:
+        agent.preflight(settings.agent_kwargs)
+    except ValueError as error:
+        raise StartupError(f"--agent-kwargs: {' '.join(str(error).split())}") from error
+
+
+async def loaded(place: str) -> type[BaseAgent]:
+    """An agent's class. terminus-2 brings a model library of seconds and 170 MB, loaded beside the running trials."""
+    module, name = place.split(":")
+    found = sys.modules.get(module) or await asyncio.to_thread(importlib.import_module, module)
+    agent: type[BaseAgent] = getattr(found, name)
+    return agent
 
 
 class InvalidAgentError(Exception):
