@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from harborrl_agent_server.errors import SANDBOX_FAULTS
+from harborrl_agent_server.errors import SANDBOX_FAULTS, ModelEndpointError
 from harborrl_agent_server.gateway_session import ModelSession
 
 LEAVE_SECONDS = 10.0
@@ -14,7 +14,8 @@ LEAVE_SECONDS = 10.0
 async def episode(session: ModelSession, work: Coroutine[Any, Any, None], leave_s: float = LEAVE_SECONDS) -> None:
     """Run an agent with the model open to it, and close the model whatever happens.
 
-    Raises `ModelEndpointError` when the endpoint broke, whatever the agent made of it; a full sequence is a normal
+    Raises `ModelEndpointError` when the endpoint broke, whatever the agent made of it, and when an agent of the
+    sandbox ended before the policy had a single turn, which then cannot be to blame. A full sequence is a normal
     end, in which only a broken sandbox still counts; otherwise what the agent raises.
     """
     session.open()
@@ -34,5 +35,10 @@ async def episode(session: ModelSession, work: Coroutine[Any, Any, None], leave_
         raise error
     if session.failure is not None:
         raise session.failure
+    if session.inside and session.turns == 0 and session.end is None:
+        raise ModelEndpointError(
+            f"the agent ended without one turn ({error or 'no error'}): look at its output in the trial's folder, and "
+            "whether its sandbox may reach the gateway"
+        )
     if session.end is None:
         agent.result()

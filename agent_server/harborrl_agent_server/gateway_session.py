@@ -68,7 +68,7 @@ class ModelSession:
         self.turns = 0
         self.prompt_tokens = 0
         self.completion_tokens = 0
-        self._inside = inside
+        self.inside = inside
         self._refusals = 0
         self._client = client
         self._progress = progress
@@ -147,7 +147,7 @@ class ModelSession:
         The policy must not choose to have its trial thrown away: its agent is told, and the trial counts.
         """
         self._refusals += 1
-        if not self._inside:
+        if not self.inside:
             self.failure = ModelEndpointError(str(error))
             self.over.set()
             return self.failure

@@ -70,6 +70,11 @@ class TrialScope:
     """What the agent has done so far; survives an agent that is cut off."""
     warnings: list[str] = field(default_factory=list)
 
+    def reachable(self) -> str | None:
+        """The address that the sandbox must reach whatever its network policy says, `http://IP:PORT`; None: none."""
+        inside = self.model is not None and self.model.inside
+        return self.gateway.address if self.gateway is not None and inside else None
+
     def session(self) -> ModelSession:
         if self.model is None:
             raise TypeError("this trial has no model session")

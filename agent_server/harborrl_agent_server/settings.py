@@ -13,7 +13,7 @@ from harborrl_agent_server.errors import StartupError
 
 SANDBOX_KINDS = ("kubernetes", "local")
 
-AGENTS = ("bash", "terminus-2", "nop")
+AGENTS = ("bash", "terminus-2", "mini-swe-agent", "nop")
 """What a request may name; `oracle` besides, with `--allow-oracle`."""
 
 

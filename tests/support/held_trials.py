@@ -30,7 +30,7 @@ class Gate:
         return "TASK_DONE"
 
     async def until(self, number: int) -> None:
-        async with self._arrived, asyncio.timeout(20):
+        async with self._arrived, asyncio.timeout(300):
             await self._arrived.wait_for(lambda: self.waiting >= number)
 
     def __call__(self, _messages: list[dict[str, Any]], _number: int) -> Any:

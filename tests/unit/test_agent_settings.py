@@ -89,3 +89,24 @@ def test_a_ceiling_below_the_sum_is_told_at_the_start(
     said = too_short(settings)
     assert (said is not None) is warned
     assert said is None or "a trial may take 7020 s" in said
+
+
+@pytest.mark.parametrize("agents", ["", "oracle", "bash,os:system"])
+def test_an_agent_that_this_server_does_not_have_cannot_be_allowed(tmp_path: Path, agents: str) -> None:
+    with pytest.raises(StartupError, match="--allowed-agents"):
+        settings_from(["--trials-dir", str(tmp_path), "--allowed-agents", agents], {"HARBOR_TASKS_DIR": str(tmp_path)})
+
+
+def test_lists_are_read_by_their_commas(tmp_path: Path) -> None:
+    flags = [
+        "--trials-dir",
+        str(tmp_path),
+        "--allowed-agents",
+        "bash, nop",
+        "--allowed-model-hosts",
+        "a.b, 10.0.0.0/8,",
+    ]
+    settings = settings_from(flags, {"HARBOR_TASKS_DIR": str(tmp_path), "POD_IP": "10.1.2.3"})
+    assert settings.allowed_agents == ("bash", "nop")
+    assert settings.allowed_model_hosts == ("a.b", "10.0.0.0/8")
+    assert settings.gateway_host == "10.1.2.3"

@@ -121,6 +121,17 @@ async def test_a_lost_sandbox_comes_before_everything(session: ModelSession) -> 
         await episode(session, agent())
 
 
+async def test_an_agent_that_fails_before_the_policy_had_a_turn_is_no_zero_of_the_policys(
+    session: ModelSession,
+) -> None:
+    async def agent() -> None:
+        raise RuntimeError("exit code 1")
+
+    session.inside = True
+    with pytest.raises(ModelEndpointError, match="without one turn"):
+        await episode(session, agent())
+
+
 async def test_a_cancelled_trial_closes_the_model_before_the_agent_has_left(session: ModelSession) -> None:
     begun, was_open = asyncio.Event(), True
 

@@ -19,6 +19,7 @@ from harborrl_agent_server.settings import Settings
 PLACES = {
     "bash": "harborrl_agent_server.agents.bash:BashAgent",
     "terminus-2": "harborrl_agent_server.agents.terminus:StrictTerminus2",
+    "mini-swe-agent": "harborrl_agent_server.agents.mini_swe:PreinstalledMiniSweAgent",
 }
 """Agents that ask a model."""
 
