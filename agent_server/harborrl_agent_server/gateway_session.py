@@ -65,6 +65,8 @@ class ModelSession:
         self.end: ExitStatus | None = None
         self.over = asyncio.Event()
         self.is_open = False
+        self.asked = 0
+        """Requests that were sent to the session, answered or not."""
         self.turns = 0
         self.prompt_tokens = 0
         self.completion_tokens = 0
@@ -117,6 +119,7 @@ class ModelSession:
             raise EpisodeOver("the sequence is full: this trial has no further turn")
 
     async def _asked(self, body: dict[str, Any]) -> Reply:
+        self.asked += 1
         started = self._clock()
         url = f"{self.upstream.url}/chat/completions"
         self._asking = asyncio.ensure_future(complete(self._client, url, body, api_key=self.upstream.api_key))

@@ -37,6 +37,8 @@ class Evidence:
     """How the agent says it ended."""
     agent_timed_out: bool = False
     """The agent phase really lasted its whole budget; Harbor calls any escaping TimeoutError a time-out."""
+    never_asked: bool = False
+    """An agent of the sandbox whose model was never asked: the policy has done nothing yet."""
     verifier_started: bool = False
     after_grading: bool = False
     """The exception came when the verifier was done: from stopping the sandbox, say."""
@@ -83,6 +85,11 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
         return Verdict(ExitStatus.SANDBOX_UNAVAILABLE, message=why or seen.fault_message or "the sandbox never started")
     if seen.exception == "ModelEndpointError":
         return Verdict(ExitStatus.MODEL_ENDPOINT_FAILED, message=why)
+    if seen.exception == "AgentTimeoutError" and seen.never_asked:
+        return Verdict(
+            ExitStatus.MODEL_ENDPOINT_FAILED,
+            message="the agent's time was spent before its first request: give sandboxes cpu, or a way to the gateway",
+        )
     if seen.exception in HOST_ERRORS and not seen.after_grading:
         return Verdict(ExitStatus.SERVER_ERROR, message=f"{why}; look at the agent server's volumes and limits")
     if seen.fault is not None and (seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)):

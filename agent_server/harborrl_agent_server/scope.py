@@ -75,6 +75,10 @@ class TrialScope:
         inside = self.model is not None and self.model.inside
         return self.gateway.address if self.gateway is not None and inside else None
 
+    def never_asked(self) -> bool:
+        """The agent is in the sandbox, and no request of it has reached the model."""
+        return self.model is not None and self.model.inside and self.model.asked == 0
+
     def session(self) -> ModelSession:
         if self.model is None:
             raise TypeError("this trial has no model session")

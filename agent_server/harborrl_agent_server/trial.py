@@ -157,6 +157,7 @@ class TrialRun:
             message=ended.exception_message[:1000] if ended else "",
             agent_started=result.agent_execution is not None,
             agent_timed_out=(seconds(result.agent_execution) or 0) >= 0.98 * agent_timeout_s,
+            never_asked=self.scope.never_asked(),
             verifier_started=result.verifier is not None,
             after_grading=ended is not None and after(ended.occurred_at, result.verifier),
             rewards=result.verifier_result.rewards if result.verifier_result else None,

@@ -39,6 +39,13 @@ def evidence(**changes: object) -> Evidence:
             id="a time-out is graded",
         ),
         pytest.param(
+            evidence(exception="AgentTimeoutError", agent_timed_out=True, agent_end=None, never_asked=True),
+            "ModelEndpointFailed",
+            0.0,
+            {},
+            id="time that was spent before the policy's first turn is not the policy's",
+        ),
+        pytest.param(
             evidence(exception="AgentTimeoutError", agent_timed_out=False, agent_end=None),
             "AgentError",
             1.0,

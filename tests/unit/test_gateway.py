@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import httpx
+import openai
 import pytest
 from fastapi.responses import JSONResponse
 
@@ -215,6 +216,26 @@ async def test_a_streaming_client_gets_a_stream_of_the_same_reply() -> None:
     assert chunks[1]["choices"][0]["finish_reason"] == "stop"
     assert chunks[2]["usage"]["total_tokens"] == 10
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_client_library_that_agents_use_reads_what_the_gateway_says(stream: bool) -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}]
+    full = completion("", finish_reason="length")
+    async with desk(replies(completion("hello", tool_calls=calls), full), api_key="sk-real") as it:
+        async with openai.AsyncOpenAI(base_url=it.url, api_key="none", max_retries=5, http_client=it.http) as client:
+            ask: Any = client.chat.completions.create
+            answer = await ask(model="m", messages=HELLO, stream=stream)
+            chunks = [chunk async for chunk in answer] if stream else []
+            first = chunks[0].choices[0].delta if stream else answer.choices[0].message
+            assert (first.content, first.tool_calls[0].function.arguments) == ("hello", '{"command":"ls"}')
+            with pytest.raises(openai.BadRequestError) as refusal:
+                await ask(model="m", messages=HELLO, stream=stream)
+            it.session.close()
+            with pytest.raises(openai.APIStatusError, match="410"):
+                await ask(model="m", messages=HELLO, stream=stream)
+        assert len(it.server.requests) == 2
+    assert refusal.value.code == "context_length_exceeded"
 
 
 @pytest.mark.parametrize(
