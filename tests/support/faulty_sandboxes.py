@@ -27,6 +27,16 @@ class WithoutTmux(LocalSandbox):
         await self._plain(["/bin/sh", "-c", "rm -f /usr/bin/tmux /usr/local/bin/tmux"], limit_s=10)
 
 
+class TmuxInBundle(LocalSandbox):
+    """Its image has no tmux; the tools bundle is mounted."""
+
+    @override
+    async def boot(self) -> None:
+        await super().boot()
+        move = "mkdir -p /opt/harborrl-tools/bin && mv $(command -v tmux) /opt/harborrl-tools/bin/tmux"
+        await self._plain(["/bin/sh", "-c", move], limit_s=10)
+
+
 class StopRaises(LocalSandbox):
     @override
     async def stop(self, delete: bool) -> None:

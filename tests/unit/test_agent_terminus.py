@@ -15,7 +15,7 @@ from harborrl_agent_server.settings import Settings
 from support.agent_http import completion, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, stage
 from support.agent_tasks import write_task
-from support.faulty_sandboxes import WithoutTmux
+from support.faulty_sandboxes import TmuxInBundle, WithoutTmux
 
 pytestmark = [
     *MARKS,
@@ -135,6 +135,13 @@ async def test_without_tmux_the_sandbox_is_at_fault_and_nothing_is_installed(tas
         assert server.session.requests == []
     assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxUnavailable", True)
     assert "terminus-2 needs tmux in the sandbox" in answer["message"]
+
+
+async def test_the_tools_bundle_stands_in_for_what_the_image_lacks(tasks: Path) -> None:
+    provider = CustomProvider(f"{TmuxInBundle.__module__}:{TmuxInBundle.__qualname__}")
+    async with stage(tasks, until_written, provider=provider) as server:
+        answer = await server.run(agent_name="terminus-2")
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)
 
 
 async def test_an_option_that_would_change_how_the_model_is_asked_stops_the_server_at_its_start(tasks: Path) -> None:
