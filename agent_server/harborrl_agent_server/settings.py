@@ -4,12 +4,14 @@ import argparse
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from harborrl_agent_server.errors import StartupError
+
+LAST_PORT = 65535
 
 SANDBOX_KINDS = ("kubernetes", "local")
 
@@ -171,34 +173,48 @@ def budgets_from(args: argparse.Namespace) -> Budgets:
 
 
 def check(settings: Settings) -> None:
-    if settings.sandbox not in SANDBOX_KINDS:
-        raise StartupError(f"--sandbox {settings.sandbox}: unknown kind; one of {', '.join(SANDBOX_KINDS)}")
-    if not settings.tasks_dir.is_dir():
-        raise StartupError(
-            f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path"
-        )
-    unknown = [name for name in settings.allowed_agents if name not in AGENTS]
-    if unknown or not settings.allowed_agents:
-        raise StartupError(f"--allowed-agents {', '.join(unknown) or '(none)'}: some of {', '.join(AGENTS)}")
-    if settings.max_concurrent < 1:
-        raise StartupError(f"--max-concurrent {settings.max_concurrent}: at least 1")
-    if settings.dashboard_port and settings.dashboard_port == settings.port:
-        raise StartupError(
-            f"--dashboard-port {settings.dashboard_port} is the port of the server itself; choose another"
-        )
-    short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
-    if short:
-        raise StartupError(f"time-outs must be positive seconds: {', '.join(short)}")
-    if min(settings.keep_trials, settings.keep_trials_days) < 0:
-        raise StartupError("--keep-trials and --keep-trials-days: 0 (no limit) or more")
-    if settings.guard_run and not settings.admin_secret:
-        raise StartupError("--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET")
-    if settings.heartbeat_s < 0:
-        raise StartupError(f"--heartbeat {settings.heartbeat_s:g}: seconds, or 0 for none")
+    """Raises `StartupError` for the first thing that is wrong."""
+    for fault in (*choices(settings), *numbers(settings)):
+        raise StartupError(fault)
     try:
         settings.trials_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StartupError(f"--trials-dir {settings.trials_dir} cannot be written: {error.strerror}") from error
+
+
+def choices(settings: Settings) -> Iterator[str]:
+    if settings.sandbox not in SANDBOX_KINDS:
+        yield f"--sandbox {settings.sandbox}: unknown kind; one of {', '.join(SANDBOX_KINDS)}"
+    if not settings.tasks_dir.is_dir():
+        yield f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path"
+    unknown = [name for name in settings.allowed_agents if name not in AGENTS]
+    if unknown or not settings.allowed_agents:
+        yield f"--allowed-agents {', '.join(unknown) or '(none)'}: some of {', '.join(AGENTS)}"
+    if settings.guard_run and not settings.admin_secret:
+        yield "--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET"
+
+
+def numbers(settings: Settings) -> Iterator[str]:
+    if settings.max_concurrent < 1:
+        yield f"--max-concurrent {settings.max_concurrent}: at least 1"
+    ports = {
+        "--port": settings.port,
+        "--dashboard-port": settings.dashboard_port,
+        "--gateway-port": settings.gateway_port,
+    }
+    taken = [name for name, port in ports.items() if port and list(ports.values()).count(port) > 1]
+    if taken:
+        yield f"{' and '.join(taken)} are the same port, {ports[taken[0]]}; choose another"
+    wrong = [name for name, port in ports.items() if not 0 <= port <= LAST_PORT]
+    if wrong:
+        yield f"{wrong[0]} {ports[wrong[0]]}: a port is 0 to {LAST_PORT}"
+    short = [name for name, seconds in vars(settings.budgets).items() if seconds <= 0]
+    if short:
+        yield f"time-outs must be positive seconds: {', '.join(short)}"
+    if min(settings.keep_trials, settings.keep_trials_days) < 0:
+        yield "--keep-trials and --keep-trials-days: 0 (no limit) or more"
+    if settings.heartbeat_s < 0:
+        yield f"--heartbeat {settings.heartbeat_s:g}: seconds, or 0 for none"
 
 
 def gateway_from(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, Any]:

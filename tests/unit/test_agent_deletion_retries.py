@@ -1,11 +1,9 @@
 """Pods of a trial and an API server that is slow or away: created late, deleted late, never left."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, override
 
-import httpx
 import pytest
 from harbor.models.task.config import NetworkPolicy
 
@@ -50,17 +48,16 @@ class Pods(Cluster):
 
 
 @pytest.fixture
-async def sandbox(tmp_path: Path) -> AsyncIterator[KubernetesSandbox]:
+def sandbox(tmp_path: Path) -> KubernetesSandbox:
     settings = Settings(tasks_dir=tmp_path, trials_dir=tmp_path / "trials", sandbox_image="image:1")
     provider = KubernetesProvider(settings, SandboxConfig())
     provider._cluster = pods = Pods()
     provider._watch = PodWatch(pods, provider.namespace, "")
     provider._anchors = Anchors(pods, provider.namespace, JobIdentity(), "pod")
     provider._anchors.own = Anchor("server-pod", "uid")
-    async with httpx.AsyncClient() as client:
-        made = built(provider, tmp_path, client, NetworkPolicy())
-        assert isinstance(made, KubernetesSandbox)
-        yield made
+    made = built(provider, tmp_path, NetworkPolicy())
+    assert isinstance(made, KubernetesSandbox)
+    return made
 
 
 def pods_of(sandbox: KubernetesSandbox) -> Pods:

@@ -55,7 +55,9 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         (["--heartbeat", "-1"], "--heartbeat -1: seconds, or 0 for none"),
         (["--guard-run"], "--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET"),
         (["--keep-trials", "-1"], r"--keep-trials and --keep-trials-days: 0 \(no limit\) or more"),
-        (["--dashboard-port", "30000"], "--dashboard-port 30000 is the port of the server itself"),
+        (["--dashboard-port", "30000"], "--port and --dashboard-port are the same port, 30000"),
+        (["--gateway-port", "30000"], "--port and --gateway-port are the same port"),
+        (["--gateway-port", "70000"], "--gateway-port 70000: a port is 0 to 65535"),
     ],
 )
 def test_a_wrong_flag_is_named(flags: list[str], tmp_path: Path, extra: list[str], said: str) -> None:
