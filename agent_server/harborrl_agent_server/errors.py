@@ -27,6 +27,10 @@ class SandboxResourceError(Exception):
     """The sandbox was killed by its own limits (memory, ephemeral storage): the policy's doing, graded 0."""
 
 
+class SandboxUnusableError(Exception):
+    """The sandbox runs and can start nothing any more: its own files were removed. Once an agent acted, its doing."""
+
+
 class ModelEndpointError(Exception):
     """The session server failed, refused, or no longer knows the session. The sample has no usable tokens."""
 
@@ -35,7 +39,13 @@ class StartupError(Exception):
     """The server cannot start as configured. One line: what, where, what to do."""
 
 
-SANDBOX_FAULTS = (SandboxStartError, SandboxLostError, SandboxTransportError, SandboxResourceError)
+SANDBOX_FAULTS = (
+    SandboxStartError,
+    SandboxLostError,
+    SandboxTransportError,
+    SandboxResourceError,
+    SandboxUnusableError,
+)
 
 NEVER_GRADED = ErrorPolicyOverride(should_retry=False, should_grade=False, has_valid_reward=False)
 

@@ -92,7 +92,10 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
         )
     if seen.exception in HOST_ERRORS and not seen.after_grading:
         return Verdict(ExitStatus.SERVER_ERROR, message=f"{why}; look at the agent server's volumes and limits")
-    if seen.fault is not None and (seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)):
+    broke = seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)
+    if seen.fault == "SandboxUnusableError" and broke:
+        return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)
+    if seen.fault is not None and broke:
         return Verdict(ExitStatus.SANDBOX_LOST, message=f"{seen.fault}: {seen.fault_message}")
     return graded(seen, reward_key=reward_key)
 

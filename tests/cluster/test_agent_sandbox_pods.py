@@ -179,6 +179,18 @@ async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
     assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)
 
 
+async def test_an_agent_that_empties_its_sandbox_is_graded_zero_and_not_thrown_away(
+    provider: KubernetesProvider, settings: Settings, tmp_path: Path
+) -> None:
+    tasks = tmp_path / "tasks"
+    write_task(tasks)
+    script = replies("```sh\nrm -rf /bin\n```", "```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
+    async with stage(tasks, script, provider=provider, budgets=settings.budgets) as server:
+        answer = await server.run()
+    assert (answer["exit_status"], answer["eval_report"]) == ("AgentError", {"reward": 0.0})
+    assert "could not run the command" in answer["message"]
+
+
 async def test_a_server_whose_job_is_gone_removes_the_jobs_anchor(cluster: Cluster, settings: Settings) -> None:
     job = JobIdentity("nowhere", "no-such-job", uuid4().hex)
     provider = KubernetesProvider.from_settings(replace(settings, job=job))

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from harborrl_agent_server.errors import SandboxTransportError
+from harborrl_agent_server.errors import SandboxTransportError, SandboxUnusableError
 from harborrl_agent_server.sandboxes.base import chunks
 from harborrl_agent_server.sandboxes.kubernetes import counted
 from harborrl_agent_server.sandboxes.streams import Capture
@@ -74,6 +74,29 @@ async def test_input_goes_out_on_its_channel_and_the_far_side_counts_it() -> Non
 def test_a_status_that_is_not_the_commands_own_is_a_transport_error(status: bytes) -> None:
     with pytest.raises(SandboxTransportError):
         exit_code(status)
+
+
+SPOILT = (
+    "error executing command in container: failed to exec in container: failed to start exec: OCI runtime exec failed: "
+    'exec failed: unable to start container process: exec: "/bin/sh": '
+)
+"""As containerd says it of a running container (2.1, runc 1.3)."""
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (f"{SPOILT}stat /bin/sh: no such file or directory: unknown", SandboxUnusableError),
+        (f"{SPOILT}permission denied: unknown", SandboxUnusableError),
+        (f"{SPOILT}resource temporarily unavailable: unknown", SandboxTransportError),
+        ("container not found: no such file or directory", SandboxTransportError),
+    ],
+)
+def test_a_sandbox_that_was_emptied_from_within_is_told_from_one_that_cannot_be_reached(
+    said: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match="could not run the command"):
+        exit_code(json.dumps({"status": "Failure", "message": said}).encode())
 
 
 async def test_64_mebibytes_return_unchanged_through_a_real_socket() -> None:

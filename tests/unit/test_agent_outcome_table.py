@@ -23,9 +23,14 @@ EVIDENCE: dict[str, list[Evidence]] = {
         replace(ACTED, fault="SandboxResourceError"),
         replace(ACTED, fault="SandboxResourceError", exception="SandboxResourceError"),
     ],
+    "agent left nothing in its sandbox": [
+        replace(ACTED, fault="SandboxUnusableError"),
+        replace(GRADED, fault="SandboxUnusableError", exception="SandboxUnusableError"),
+    ],
     "sandbox never ready": [
         Evidence(fault="SandboxStartError", exception="SandboxStartError"),
         Evidence(exception="EnvironmentStartTimeoutError"),
+        Evidence(fault="SandboxUnusableError", exception="SandboxUnusableError"),
         Evidence(exception="AgentSetupTimeoutError"),
         Evidence(),
     ],

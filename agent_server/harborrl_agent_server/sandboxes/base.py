@@ -14,10 +14,10 @@ from harbor.environments.capabilities import EnvironmentCapabilities, Environmen
 
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import (
-    SandboxLostError,
-    SandboxResourceError,
+    SANDBOX_FAULTS,
     SandboxStartError,
     SandboxTransportError,
+    SandboxUnusableError,
 )
 from harborrl_agent_server.sandboxes import archives, commands
 from harborrl_agent_server.sandboxes.streams import CHUNK, Capture, FileSink, Sink
@@ -33,8 +33,6 @@ TRANSFER_SECONDS = 300.0
 """Harbor sets no limit of its own, and a transfer that hangs would hold the trial's slot for ever."""
 
 KILL_SECONDS = 10.0
-
-FAULTS = (SandboxStartError, SandboxLostError, SandboxTransportError, SandboxResourceError)
 
 
 class ShellSandbox(BaseEnvironment):
@@ -79,7 +77,7 @@ class ShellSandbox(BaseEnvironment):
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         """Run `argv` to its end and return its exit code.
 
-        `stdin` is sent whole and then closed. Raises one of `FAULTS` when the sandbox or the way to it breaks;
+        `stdin` is sent whole and then closed. Raises one of `SANDBOX_FAULTS` when the sandbox or the way to it breaks;
         a status that never arrived is never an exit code. Cancelling closes the connection, not the command.
         """
 
@@ -90,7 +88,7 @@ class ShellSandbox(BaseEnvironment):
             folders = commands.prepare(self.task_env_config.workdir, self._mount_targets(writable_only=True))
             try:
                 await self._plain([commands.SHELL, "-c", folders], limit_s=KILL_SECONDS)
-            except RuntimeError as error:
+            except (RuntimeError, SandboxUnusableError) as error:
                 raise SandboxStartError(
                     "ImageUnusable", f"{error}; the image needs /bin/sh, tar and a writable /"
                 ) from error
@@ -223,7 +221,7 @@ class ShellSandbox(BaseEnvironment):
     async def _faults_noted[Result](self, work: Callable[[], Awaitable[Result]]) -> Result:
         try:
             return await work()
-        except FAULTS as error:
+        except SANDBOX_FAULTS as error:
             self.scope.blame(error)
             raise
 

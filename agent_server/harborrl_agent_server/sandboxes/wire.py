@@ -11,11 +11,14 @@ from typing import Protocol
 
 import aiohttp
 
-from harborrl_agent_server.errors import SandboxTransportError
+from harborrl_agent_server.errors import SandboxTransportError, SandboxUnusableError
 from harborrl_agent_server.sandboxes.streams import Sink
 
 V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"
+
+NOTHING_TO_START = ("no such file or directory", "permission denied", "exec format error", "executable file not found")
+"""What runc and crun say of a container whose /bin/sh was removed or broken. A full process table may be the node's."""
 
 STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 
@@ -62,7 +65,11 @@ async def converse(socket: Socket, *, stdin: AsyncIterable[bytes] | None, stdout
 
 
 def exit_code(status: bytes) -> int:
-    """The exit code in a status frame. A failure that is not the command's own is a transport error."""
+    """The exit code in a status frame.
+
+    A failure that is not the command's own is a `SandboxTransportError`, or `SandboxUnusableError` where the container
+    runtime reached the container and found nothing in it to start.
+    """
     try:
         document = json.loads(status)
         if document.get("status") == "Success":
@@ -73,7 +80,11 @@ def exit_code(status: bytes) -> int:
                 return int(cause["message"])
     except (ValueError, KeyError, AttributeError) as error:
         raise SandboxTransportError(f"unreadable status frame: {status[:200]!r}") from error
-    raise SandboxTransportError(f"the sandbox could not run the command: {document.get('message') or document}")
+    said = str(document.get("message") or document)
+    text = f"the sandbox could not run the command: {said}"
+    if "exec failed" in said and any(words in said for words in NOTHING_TO_START):
+        raise SandboxUnusableError(text)
+    raise SandboxTransportError(text)
 
 
 async def _feed(socket: Socket, source: AsyncIterable[bytes]) -> None:
