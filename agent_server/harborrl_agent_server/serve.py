@@ -63,7 +63,7 @@ def provider_for(settings: Settings) -> SandboxProvider:
         from harborrl_agent_server.sandboxes.local import LocalProvider  # noqa: PLC0415 - only the chosen one
 
         return LocalProvider()
-    from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider  # noqa: PLC0415 - only the chosen one
+    from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider  # noqa: PLC0415 - only the chosen one
 
     return KubernetesProvider.from_settings(settings)
 

@@ -15,9 +15,11 @@ import pytest
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
+from harborrl_agent_server.sandboxes.allocating import Patience
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError
-from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider, KubernetesSandbox
+from harborrl_agent_server.sandboxes.kubernetes import KubernetesSandbox
+from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.settings import JobIdentity, Settings
 from support.agent_http import replies
 from support.agent_server import BUDGETS, MARKS, stage
@@ -131,7 +133,7 @@ async def test_a_full_quota_names_itself(cluster: Cluster, provider: KubernetesP
         "spec": {"hard": {"pods": "0"}},
     }
     await cluster.request("POST", f"/api/v1/namespaces/{provider.namespace}/resourcequotas", body=quota)
-    provider.quota_grace_s = 1
+    provider.patience = Patience(quota_s=1)
     sandbox = built(provider, tmp_path / "quota", NetworkPolicy())
     with pytest.raises(SandboxStartError, match=r"QuotaExceeded.*raise the quota"):
         await sandbox.start(force_build=False)

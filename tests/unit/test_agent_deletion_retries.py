@@ -10,7 +10,8 @@ from harbor.models.task.config import NetworkPolicy
 from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError
 from harborrl_agent_server.sandboxes.images import SandboxConfig
-from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider, KubernetesSandbox
+from harborrl_agent_server.sandboxes.kubernetes import KubernetesSandbox
+from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.sandboxes.watch import PodWatch
 from harborrl_agent_server.settings import JobIdentity, Settings
 from support.sandbox_suite import built

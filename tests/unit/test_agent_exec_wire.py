@@ -12,7 +12,7 @@ from aiohttp import web
 
 from harborrl_agent_server.errors import SandboxTransportError, SandboxUnusableError
 from harborrl_agent_server.sandboxes.base import chunks
-from harborrl_agent_server.sandboxes.kubernetes import counted
+from harborrl_agent_server.sandboxes.pod_exec import counted
 from harborrl_agent_server.sandboxes.streams import Capture
 from harborrl_agent_server.sandboxes.wire import STDERR, STDIN, STDOUT, converse, exit_code
 

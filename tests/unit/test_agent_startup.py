@@ -9,7 +9,7 @@ from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes.anchors import Anchors
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.images import SandboxConfig
-from harborrl_agent_server.sandboxes.kubernetes import KubernetesProvider
+from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.settings import JobIdentity, Settings
 
 

@@ -1,0 +1,160 @@
+"""What the sandboxes of one server share on Kubernetes: the connection, the watch, the anchors, the isolation."""
+
+import logging
+from functools import partial
+from typing import Any
+
+from harbor.models.trial.config import EnvironmentConfig
+from pydantic import ValidationError
+
+from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.sandboxes.allocating import Allocation, Patience
+from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
+from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, settled
+from harborrl_agent_server.sandboxes.images import SandboxConfig
+from harborrl_agent_server.sandboxes.pod_exec import PodExec
+from harborrl_agent_server.sandboxes.pods import labels_for, no_network_policy
+from harborrl_agent_server.sandboxes.standing import ASK_SECONDS, Belonging
+from harborrl_agent_server.sandboxes.watch import PodWatch
+from harborrl_agent_server.scope import Standing
+from harborrl_agent_server.settings import Settings
+
+LOG = logging.getLogger(__name__)
+
+SANDBOX = "harborrl_agent_server.sandboxes.kubernetes:KubernetesSandbox"
+"""By name: Harbor imports it per trial, and the class itself needs this module."""
+
+LIFE_MARGIN_SECONDS = 600.0
+"""A pod outlives all budgets by this, then the kubelet ends it."""
+
+
+class KubernetesProvider:
+    """Everything that the sandboxes of one server share."""
+
+    def __init__(self, settings: Settings, config: SandboxConfig) -> None:
+        self.settings = settings
+        self.config = config
+        self.namespace = settings.sandbox_namespace
+        self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
+        self.patience = Patience()
+        self.isolates = False
+        """Whether the policy that cuts off tasks without network is in place; such tasks are refused otherwise."""
+        self._cluster: Cluster | None = None
+        self._exec: PodExec | None = None
+        self._watch: PodWatch | None = None
+        self._anchors: Anchors | None = None
+        self._belonging: Belonging | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "KubernetesProvider":
+        try:
+            config = SandboxConfig.model_validate(settings.sandbox_config)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise StartupError(f"--sandbox-config {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        return cls(settings, config)
+
+    @property
+    def cluster(self) -> Cluster:
+        return opened(self._cluster)
+
+    @property
+    def exec(self) -> PodExec:
+        return opened(self._exec)
+
+    @property
+    def watch(self) -> PodWatch:
+        return opened(self._watch)
+
+    @property
+    def anchor(self) -> Anchor:
+        return opened(opened(self._anchors).own)
+
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    async def open(self) -> None:
+        try:
+            self._cluster = await Cluster.connect()
+        except Exception as error:  # the client has no common base for what configuration and connection may raise
+            raise StartupError(
+                f"no access to a Kubernetes API server ({error}); run in a pod, set KUBECONFIG, or use --sandbox local"
+            ) from error
+        self._exec = PodExec(self._cluster, self.namespace)
+        self._anchors = Anchors(self._cluster, self.namespace, self.settings.job, self.settings.pod_name)
+        await self._anchors.create()
+        get = partial(self._cluster.request, "GET", timeout_s=ASK_SECONDS)
+        self._belonging = Belonging(get, self.settings.job, self.settings.deployment)
+        await self._belonging.remember()
+        selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
+        await self._sweep(selector)
+        self.isolates = await self._isolation()
+        self._watch = PodWatch(self._cluster, self.namespace, selector)
+        self._watch.start()
+
+    async def _sweep(self, selector: str) -> None:
+        """Pods of this server's last life, killed before it could delete them."""
+        try:
+            left = await self.cluster.request("GET", self.pods_path, query=[("labelSelector", selector)])
+        except KubeError as error:
+            raise StartupError(
+                f"cannot list pods in namespace {self.namespace}: {error}; check RBAC of the chart"
+            ) from error
+        except KubeUnreachableError as error:
+            raise StartupError(f"the API server does not answer: {error}") from error
+        for pod in left["items"]:
+            LOG.info("deleting sandbox %s of an earlier life", pod["metadata"]["name"])
+            await self.delete_pod(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    async def _isolation(self) -> bool:
+        """One NetworkPolicy for all pods labelled as without network, in place before the first of them."""
+        path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/networkpolicies"
+        try:
+            await self.cluster.request("POST", path, body=no_network_policy())
+        except KubeUnreachableError as error:
+            raise StartupError(f"the API server does not answer: {error}") from error
+        except KubeError as error:
+            if error.status != 409:
+                LOG.warning(
+                    "tasks without network will be refused, because their NetworkPolicy cannot be made: %s", error
+                )
+                return False
+        return True
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            await self._watch.close()
+        if self._anchors is not None:
+            await self._anchors.remove(with_job=await self.standing() is Standing.ORPHANED)
+        if self._cluster is not None:
+            await self._cluster.close()
+        self._watch = self._anchors = self._belonging = self._exec = self._cluster = None
+
+    async def standing(self) -> Standing:
+        return await self._belonging.standing() if self._belonging is not None else Standing.UNKNOWN
+
+    def environment(self) -> EnvironmentConfig:
+        return EnvironmentConfig(import_path=SANDBOX)
+
+    async def delete_pod(self, name: str, uid: str | None) -> bool:
+        """Whether the API server took it. One that cannot be deleted is tried again later; no trial waits for it."""
+        try:
+            await settled(self.cluster, f"{self.pods_path}/{name}", uid)
+        except (KubeError, KubeUnreachableError) as error:
+            LOG.warning("sandbox %s could not be deleted: %s", name, error)
+            return False
+        return True
+
+    def allocation(self, manifest: dict[str, Any]) -> Allocation:
+        view = self.watch.expect(manifest["metadata"]["name"])
+        return Allocation(self.cluster, self.pods_path, view, manifest, self.patience)
+
+    def life_s(self) -> float:
+        return self.config.timeout_seconds or self.settings.budgets.total() + LIFE_MARGIN_SECONDS
+
+
+def opened[Thing](thing: Thing | None) -> Thing:
+    if thing is None:
+        raise RuntimeError("the sandbox provider is not open")
+    return thing
