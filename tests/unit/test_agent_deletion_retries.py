@@ -1,64 +1,50 @@
 """Pods of a trial and an API server that is slow or away: created late, deleted late, never left."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, override
 
 import pytest
-from harbor.models.task.config import NetworkPolicy
 
-from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
-from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError
+from harborrl_agent_server.sandboxes.cluster import KubeError
 from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.sandboxes.kubernetes import KubernetesSandbox
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
-from harborrl_agent_server.sandboxes.watch import PodWatch
 from harborrl_agent_server.settings import JobIdentity, Settings
-from support.sandbox_suite import built
+from support.sandbox_api import SandboxApi, provided, sandbox_of
 
 
-class Pods(Cluster):
-    """The pods of a namespace. `creating` holds creations back, `away` refuses deletions."""
+class Pods(SandboxApi):
+    """`creating` holds creations of pods back, `away` refuses deletions."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, dict[str, Any]] = {}
+        super().__init__()
         self.creating = asyncio.Event()
         self.asked = asyncio.Event()
         self.away = False
         self.deletions = 0
 
+    @property
+    def pods(self) -> list[str]:
+        return self.names("pods")
+
     @override
-    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> dict[str, Any]:
-        name = path.rpartition("/")[2]
-        if method == "POST":
+    async def request(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        if method == "POST" and path.endswith("/pods"):
             self.asked.set()
             await self.creating.wait()
-            pod = {"metadata": {"name": body["metadata"]["name"], "uid": f"uid-{len(self.pods)}"}, "status": {}}
-            self.pods[body["metadata"]["name"]] = pod
-            return pod
         if method == "DELETE":
             self.deletions += 1
             if self.away:
                 raise KubeError(403, "Forbidden", "not now")
-            if name not in self.pods:
-                raise KubeError(404, "NotFound", name)
-            wanted = (body.get("preconditions") or {}).get("uid")
-            assert wanted in {None, self.pods[name]["metadata"]["uid"]}
-            return self.pods.pop(name)
-        return {"items": list(self.pods.values())}
+        return await super().request(method, path, **arguments)
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> KubernetesSandbox:
-    settings = Settings(tasks_dir=tmp_path, trials_dir=tmp_path / "trials", sandbox_image="image:1")
-    provider = KubernetesProvider(settings, SandboxConfig())
-    provider._cluster = pods = Pods()
-    provider._watch = PodWatch(pods, provider.namespace, "")
-    provider._anchors = Anchors(pods, provider.namespace, JobIdentity(), "pod")
-    provider._anchors.own = Anchor("server-pod", "uid")
-    made = built(provider, tmp_path, NetworkPolicy())
-    assert isinstance(made, KubernetesSandbox)
-    return made
+async def sandbox(tmp_path: Path) -> AsyncIterator[KubernetesSandbox]:
+    async with provided(Pods(), tmp_path) as provider:
+        yield sandbox_of(provider, tmp_path)
 
 
 def pods_of(sandbox: KubernetesSandbox) -> Pods:
@@ -87,7 +73,7 @@ async def test_a_pod_whose_creation_is_in_flight_when_its_trial_is_flushed_is_de
     assert sandbox.left
     pods.creating.set()
     await removal
-    assert (pods.pods, pods.deletions, sandbox.left) == ({}, 1, False)
+    assert (pods.pods, pods.deletions, sandbox.left) == ([], 1, False)
 
 
 async def test_a_deletion_that_fails_is_left_and_tried_again_until_it_is_taken(sandbox: KubernetesSandbox) -> None:
@@ -100,7 +86,7 @@ async def test_a_deletion_that_fails_is_left_and_tried_again_until_it_is_taken(s
         assert (sandbox.left, len(pods.pods)) == (True, 1)
     pods.away = False
     await sandbox.destroy()
-    assert (sandbox.left, pods.pods) == (False, {})
+    assert (sandbox.left, pods.pods) == (False, [])
     done = pods.deletions
     await sandbox.destroy()
     assert pods.deletions == done
@@ -115,8 +101,8 @@ async def test_a_restarted_server_deletes_the_pods_that_its_selector_finds(sandb
     start, pods = await begin(sandbox), pods_of(sandbox)
     pods.creating.set()
     await cancel(start)
-    await sandbox.provider._sweep("harborrl.dev/agent-server=pod")
-    assert pods.pods == {}
+    await sandbox.provider.start(pods)
+    assert pods.pods == []
 
 
 def test_the_selector_of_a_sweep_names_the_pod_and_the_job(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError, config.Conf
 """ValueError: a proxy's page instead of JSON. ConfigException: the pod's token is just being replaced. One that got
 through would end the only watch, and every trial would wait for a pod that is long ready."""
 
+MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
+
 Query = Sequence[tuple[str, str]]
 
 
@@ -132,7 +134,7 @@ class Cluster:
             method,
             path,
             query_params=list(query),
-            header_params={"Accept": "application/json"},
+            header_params={"Accept": "application/json"} | (MERGE_PATCH if method == "PATCH" else {}),
             body=body,
             auth_settings=["BearerToken"],
         )

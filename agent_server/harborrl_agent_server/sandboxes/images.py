@@ -2,13 +2,15 @@
 
 import re
 from decimal import Decimal
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
 
 from harbor.models.task.config import EnvironmentConfig
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from harborrl_agent_server.errors import SandboxStartError
+from harborrl_agent_server.sandboxes.overrides import checked
 
 SUFFIXES = {
     **{
@@ -25,6 +27,8 @@ def _readable(amount: int | str) -> int | str:
     quantity(str(amount))
     return amount
 
+
+Range = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]
 
 Amount = Annotated[int | str, AfterValidator(_readable)]
 
@@ -70,6 +74,12 @@ class SandboxConfig(BaseModel):
     tolerations: list[dict[str, Any]] = Field(default_factory=list)
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
+    node_selector_for_gpu: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Labels of the nodes that have a type of GPU, by the name that tasks use (`gpu_types`)."""
+    private_hosts: list[Range] = Field(default_factory=list)
+    """Networks of the cluster or its surroundings that a task's `allowed_hosts` may name."""
+    pod_overrides: Annotated[dict[str, Any], AfterValidator(checked)] = Field(default_factory=dict)
+    """Merged into the pod's spec; what weakens a sandbox is refused."""
     timeout_seconds: float | None = None
     """Life of a sandbox pod; unset: all budgets and ten minutes."""
 

@@ -1,20 +1,25 @@
 """One pod a trial: allocated, entered through exec, deleted by its uid."""
 
+import asyncio
 from typing import IO, Any, override
 
 from harbor.environments.capabilities import EnvironmentCapabilities
 
 from harborrl_agent_server.bounded import finish
-from harborrl_agent_server.errors import SandboxLostError
+from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
+from harborrl_agent_server.sandboxes.accelerators import gpu_placement
 from harborrl_agent_server.sandboxes.allocating import Allocation
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.images import image_of, resources_of
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
-from harborrl_agent_server.sandboxes.pods import NO_NETWORK, sandbox_name, sandbox_pod
+from harborrl_agent_server.sandboxes.pods import sandbox_name, sandbox_pod
+from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
 from harborrl_agent_server.sandboxes.streams import Sink
-from harborrl_agent_server.scope import CURRENT
 
 DELETE_SECONDS = 20.0
+
+OWN_SHARE = 0.95
+"""Of a task's `build_timeout_sec`, after which Harbor ends the start without a reason."""
 
 
 class KubernetesSandbox(ShellSandbox):
@@ -26,6 +31,12 @@ class KubernetesSandbox(ShellSandbox):
             raise TypeError("a Kubernetes sandbox needs the Kubernetes provider")
         self.provider = self.scope.provider
         self.name = sandbox_name(self.session_id)
+        self.network = SandboxNetwork(
+            self.provider.network,
+            self.name,
+            reachable=self.scope.reachable(),
+            private=self.provider.config.private_hosts,
+        )
         self._allocation: Allocation | None = None
         self._ready = False
         self._destroyed = False
@@ -38,34 +49,70 @@ class KubernetesSandbox(ShellSandbox):
     @property
     @override
     def capabilities(self) -> EnvironmentCapabilities:
-        provider = CURRENT.get().provider  # asked for while the constructor still runs
         return EnvironmentCapabilities(
-            gpus=True, disable_internet=isinstance(provider, KubernetesProvider) and provider.isolates
+            gpus=True,
+            disable_internet=True,
+            network_allowlist=True,
+            network_allowlist_hostnames=True,
+            network_allowlist_ipv4_addresses=True,
+            network_allowlist_ipv6_addresses=True,
+            network_allowlist_ipv4_cidrs=True,
+            network_allowlist_ipv6_cidrs=True,
         )
 
-    def manifest(self) -> dict[str, Any]:
-        provider = self.provider
+    @override
+    def _validate_definition(self) -> None:
+        if (self.environment_dir / "docker-compose.yaml").exists():
+            raise ValueError("environment/docker-compose.yaml: a pod sandbox has one container; use --sandbox docker")
+
+    def image(self) -> str:
+        config, fallback = self.provider.config, self.provider.settings.sandbox_image
         names = [self.environment_dir.parent.name, self.environment_name]
-        isolated = NO_NETWORK if self._network_disabled else {}
+        return image_of(self.task_env_config, names, self.environment_id[:12], config, fallback)
+
+    def labels(self) -> dict[str, str]:
+        return self.provider.labels | {"harborrl.dev/trial": self.scope.run_id}
+
+    def manifest(self) -> dict[str, Any]:
+        provider, task = self.provider, self.task_env_config
         return sandbox_pod(
             name=self.name,
             namespace=provider.namespace,
-            labels=provider.labels | isolated | {"harborrl.dev/trial": self.scope.run_id},
+            labels=self.labels() | self.network.labels(),
             owner=provider.anchor.owner(),
-            image=image_of(
-                self.task_env_config, names, self.environment_id[:12], provider.config, provider.settings.sandbox_image
-            ),
-            resources=resources_of(self.task_env_config, provider.config),
+            image=self.image(),
+            resources=resources_of(task, provider.config),
             env=self._startup_env(),
             life_s=provider.life_s(),
             config=provider.config,
+            extra=gpu_placement(task, provider.config) | self.network.pod_fields(),
         )
 
     @override
     async def boot(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.start_budget_s()
+        await self._prepared(deadline)
+        if self._destroyed:
+            raise SandboxStartError("Cancelled", "the trial ended before its pod was asked for")
         self._allocation = self.provider.allocation(self.manifest())
-        await self._allocation.ready(self.provider.settings.budgets.environment_start_s)
+        await self._allocation.ready(deadline - loop.time())
         self._ready = True
+
+    async def _prepared(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.network.prepare(self.network_policy, self.image(), self.labels())
+        except TimeoutError as error:
+            raise SandboxStartError(
+                "NetworkNotReady", "the sandbox's network was not prepared within the start budget; look at the log"
+            ) from error
+
+    def start_budget_s(self) -> float:
+        """The task's own limit may be the shorter one; ours ends first, because it can say what was waited for."""
+        return min(
+            self.provider.settings.budgets.environment_start_s, OWN_SHARE * self.task_env_config.build_timeout_sec
+        )
 
     @override
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
@@ -79,14 +126,15 @@ class KubernetesSandbox(ShellSandbox):
     async def destroy(self) -> None:
         """Delete the pod. A creation still in flight is awaited first: a cancelled request may well have created it."""
         is_first, self._destroyed = not self._destroyed, True
-        if self._allocation is None or not (is_first or self.left):
+        if not (is_first or self.left):
             return
         self.left = True
-        self._allocation.abandon()
-        await finish(self._delete(self._allocation), DELETE_SECONDS)
+        if self._allocation is not None:
+            self._allocation.abandon()
+        await finish(self._remove(), DELETE_SECONDS)
 
-    async def _delete(self, allocation: Allocation) -> None:
-        uid = await allocation.settled()
-        if await self.provider.delete_pod(self.name, uid):
+    async def _remove(self) -> None:
+        """The pod first: while its policy stands, it stays closed."""
+        gone = self._allocation is None or await self.provider.delete_pod(self.name, await self._allocation.settled())
+        if gone and await self.network.remove():
             self.left = False
-            self.provider.watch.forget(self.name)

@@ -1,19 +1,26 @@
 """What the sandboxes of one server share on Kubernetes: the connection, the watch, the anchors, the isolation."""
 
 import logging
+import time
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from harbor.models.trial.config import EnvironmentConfig
 from pydantic import ValidationError
 
 from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.sandboxes import probing
 from harborrl_agent_server.sandboxes.allocating import Allocation, Patience
 from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
-from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, settled
+from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
+from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
+from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.sandboxes.pod_exec import PodExec
-from harborrl_agent_server.sandboxes.pods import labels_for, no_network_policy
+from harborrl_agent_server.sandboxes.pods import labels_for, sandbox_pod
+from harborrl_agent_server.sandboxes.policies import removed
+from harborrl_agent_server.sandboxes.probe import Finding
 from harborrl_agent_server.sandboxes.standing import ASK_SECONDS, Belonging
 from harborrl_agent_server.sandboxes.watch import PodWatch
 from harborrl_agent_server.scope import Standing
@@ -37,10 +44,12 @@ class KubernetesProvider:
         self.namespace = settings.sandbox_namespace
         self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
         self.patience = Patience()
-        self.isolates = False
-        """Whether the policy that cuts off tasks without network is in place; such tasks are refused otherwise."""
+        self.api_service: tuple[str, int] | None = None
+        """Where a probe's pods try to reach the API server; None: where the kubelet tells them."""
+        self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.ignore_network_policy)
         self._cluster: Cluster | None = None
         self._exec: PodExec | None = None
+        self._network: ClusterNetwork | None = None
         self._watch: PodWatch | None = None
         self._anchors: Anchors | None = None
         self._belonging: Belonging | None = None
@@ -63,6 +72,10 @@ class KubernetesProvider:
         return opened(self._exec)
 
     @property
+    def network(self) -> ClusterNetwork:
+        return opened(self._network)
+
+    @property
     def watch(self) -> PodWatch:
         return opened(self._watch)
 
@@ -76,22 +89,30 @@ class KubernetesProvider:
 
     async def open(self) -> None:
         try:
-            self._cluster = await Cluster.connect()
+            cluster = await Cluster.connect()
         except Exception as error:  # the client has no common base for what configuration and connection may raise
             raise StartupError(
                 f"no access to a Kubernetes API server ({error}); run in a pod, set KUBECONFIG, or use --sandbox local"
             ) from error
-        self._exec = PodExec(self._cluster, self.namespace)
-        self._anchors = Anchors(self._cluster, self.namespace, self.settings.job, self.settings.pod_name)
-        await self._anchors.create()
-        get = partial(self._cluster.request, "GET", timeout_s=ASK_SECONDS)
+        await self.start(cluster)
+
+    async def start(self, cluster: Cluster) -> None:
+        """Over a connection that is closed with this."""
+        self._cluster = cluster
+        self._exec = PodExec(cluster, self.namespace)
+        self._anchors = Anchors(cluster, self.namespace, self.settings.job, self.settings.pod_name)
+        anchor = await self._anchors.create()
+        get = partial(cluster.request, "GET", timeout_s=ASK_SECONDS)
         self._belonging = Belonging(get, self.settings.job, self.settings.deployment)
         await self._belonging.remember()
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
+        self._watch = PodWatch(cluster, self.namespace, selector)
         await self._sweep(selector)
-        self.isolates = await self._isolation()
-        self._watch = PodWatch(self._cluster, self.namespace, selector)
+        self._network = ClusterNetwork(cluster, self.namespace, self.labels, anchor, self.enforcement)
+        await self._network.open(selector)
         self._watch.start()
+        if image := self.settings.sandbox_image:
+            self.enforcement.begin(image)
 
     async def _sweep(self, selector: str) -> None:
         """Pods of this server's last life, killed before it could delete them."""
@@ -107,29 +128,15 @@ class KubernetesProvider:
             LOG.info("deleting sandbox %s of an earlier life", pod["metadata"]["name"])
             await self.delete_pod(pod["metadata"]["name"], pod["metadata"]["uid"])
 
-    async def _isolation(self) -> bool:
-        """One NetworkPolicy for all pods labelled as without network, in place before the first of them."""
-        path = f"/apis/networking.k8s.io/v1/namespaces/{self.namespace}/networkpolicies"
-        try:
-            await self.cluster.request("POST", path, body=no_network_policy())
-        except KubeUnreachableError as error:
-            raise StartupError(f"the API server does not answer: {error}") from error
-        except KubeError as error:
-            if error.status != 409:
-                LOG.warning(
-                    "tasks without network will be refused, because their NetworkPolicy cannot be made: %s", error
-                )
-                return False
-        return True
-
     async def close(self) -> None:
+        await self.enforcement.close()
         if self._watch is not None:
             await self._watch.close()
         if self._anchors is not None:
             await self._anchors.remove(with_job=await self.standing() is Standing.ORPHANED)
         if self._cluster is not None:
             await self._cluster.close()
-        self._watch = self._anchors = self._belonging = self._exec = self._cluster = None
+        self._watch = self._anchors = self._belonging = self._exec = self._network = self._cluster = None
 
     async def standing(self) -> Standing:
         return await self._belonging.standing() if self._belonging is not None else Standing.UNKNOWN
@@ -139,16 +146,30 @@ class KubernetesProvider:
 
     async def delete_pod(self, name: str, uid: str | None) -> bool:
         """Whether the API server took it. One that cannot be deleted is tried again later; no trial waits for it."""
-        try:
-            await settled(self.cluster, f"{self.pods_path}/{name}", uid)
-        except (KubeError, KubeUnreachableError) as error:
-            LOG.warning("sandbox %s could not be deleted: %s", name, error)
-            return False
-        return True
+        taken = await removed(self.cluster, f"{self.pods_path}/{name}", uid)
+        if taken:
+            self.watch.forget(name)
+        return taken
 
     def allocation(self, manifest: dict[str, Any]) -> Allocation:
         view = self.watch.expect(manifest["metadata"]["name"])
         return Allocation(self.cluster, self.pods_path, view, manifest, self.patience)
+
+    def probe_pod(self, name: str, labels: dict[str, str], image: str) -> dict[str, Any]:
+        return sandbox_pod(
+            name=name,
+            namespace=self.namespace,
+            labels=self.labels | labels,
+            owner=self.anchor.owner(),
+            image=image,
+            resources=probing.RESOURCES,
+            env={},
+            life_s=LIFE_MARGIN_SECONDS,
+            config=self.config,
+        )
+
+    async def _probe(self, image: str) -> Finding:
+        return await probing.probe(self, f"sb-probe-{uuid4().hex[:10]}", image)
 
     def life_s(self) -> float:
         return self.config.timeout_seconds or self.settings.budgets.total() + LIFE_MARGIN_SECONDS

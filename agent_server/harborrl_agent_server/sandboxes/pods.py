@@ -1,12 +1,14 @@
 """The sandbox pod: its manifest, its name, and what its status means. Pure."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.images import SandboxConfig
+from harborrl_agent_server.sandboxes.overrides import CONTAINERS, merged
 from harborrl_agent_server.settings import JobIdentity
 
 CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
@@ -102,19 +104,13 @@ def labels_for(job: JobIdentity, role: str) -> dict[str, str]:
     }
 
 
-NO_NETWORK = {"harborrl.dev/network": "none"}
-"""Label of the sandboxes of tasks that ask for no network."""
-
-
-def no_network_policy() -> dict[str, Any]:
-    """Denies all traffic of the labelled pods. Policies add up: one that allows every pod traffic opens these too."""
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {"name": "harborrl-no-network", "labels": {"app.kubernetes.io/managed-by": "harborrl"}},
-        "spec": {"podSelector": {"matchLabels": NO_NETWORK}, "policyTypes": ["Ingress", "Egress"]},
-    }
-
+CONTEXT = {
+    "runAsUser": 0,
+    "runAsGroup": 0,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"], "add": CAPABILITIES},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 ALONE = {
     "restartPolicy": "Never",
@@ -135,11 +131,12 @@ def sandbox_pod(
     env: dict[str, str],
     life_s: float,
     config: SandboxConfig,
+    extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Root inside the container, as task images and verifiers expect, and nothing of the cluster.
 
     No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s`
-    even when every server of ours is dead.
+    even when every server of ours is dead. `extra`: further fields of the pod's spec.
     """
     spec = {
         "containers": [_container(image, resources, env)],
@@ -150,7 +147,9 @@ def sandbox_pod(
         "priorityClassName": config.priority_class_name,
         "runtimeClassName": config.runtime_class_name,
         "imagePullSecrets": [{"name": secret} for secret in config.images.pull_secrets],
+        **(extra or {}),
     }
+    spec = {key: value for key, value in spec.items() if value not in (None, {}, [])}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -161,7 +160,7 @@ def sandbox_pod(
             "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
             "ownerReferences": [owner],
         },
-        "spec": {key: value for key, value in spec.items() if value not in (None, {}, [])},
+        "spec": held(merged(spec, config.pod_overrides)),
     }
 
 
@@ -173,11 +172,11 @@ def _container(image: str, resources: dict[str, dict[str, str]], env: dict[str, 
         "command": [commands.SHELL, "-c", commands.IDLE],
         "env": [{"name": key, "value": value} for key, value in env.items()],
         "resources": resources,
-        "securityContext": {
-            "runAsUser": 0,
-            "runAsGroup": 0,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"], "add": CAPABILITIES},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": CONTEXT,
     }
+
+
+def held(spec: dict[str, Any]) -> dict[str, Any]:
+    """Containers that overrides add may do no more than the sandbox's own."""
+    kinds = {kind: [{**each, "securityContext": CONTEXT} for each in spec[kind]] for kind in CONTAINERS if kind in spec}
+    return spec | kinds
