@@ -21,7 +21,7 @@ from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
 from harborrl_agent_server.retention import Rule, Shelf, keep_sweeping
 from harborrl_agent_server.runs import LeavingError, Runs
-from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.scope import SandboxProvider, TellsNetwork
 from harborrl_agent_server.sessions import SessionTakenError
 from harborrl_agent_server.settings import Settings
 
@@ -58,7 +58,7 @@ def create_app(settings: Settings, provider: SandboxProvider, servers: Resolve |
         openapi_url=None,
     )
     add_work(app, settings)
-    add_insight(app, settings, metrics)
+    add_insight(app, settings, metrics, provider)
     return app
 
 
@@ -118,10 +118,11 @@ def add_work(app: FastAPI, settings: Settings) -> None:
         return together(own, others)
 
 
-def add_insight(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
+def add_insight(app: FastAPI, settings: Settings, metrics: Metrics, provider: SandboxProvider) -> None:
     @app.get("/health")
     async def health() -> Health:
-        return health_of(app.state.runs, settings)
+        told = {"network_policies": provider.network_policies()} if isinstance(provider, TellsNetwork) else {}
+        return health_of(app.state.runs, settings).model_copy(update=told)
 
     @app.get("/ready")
     async def ready() -> Response:

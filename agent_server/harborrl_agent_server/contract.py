@@ -116,3 +116,5 @@ class Health(BaseModel):
     oldest_trial_s: float | None
     budgets: dict[str, float]
     outcomes: dict[str, int]
+    network_policies: str = "not used"
+    """Whether restricted sandboxes are known to be cut off; `not used` where sandboxes are no pods."""

@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from harbor.models.trial.config import EnvironmentConfig
 
@@ -51,6 +51,14 @@ class SandboxProvider(Protocol):
 
     def environment(self) -> EnvironmentConfig:
         """Harbor's environment config of one trial."""
+
+
+@runtime_checkable
+class TellsNetwork(Protocol):
+    """A provider that restricts networks and knows whether the restriction holds."""
+
+    def network_policies(self) -> str:
+        """For `/health`."""
 
 
 @dataclass

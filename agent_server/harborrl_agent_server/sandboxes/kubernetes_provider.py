@@ -44,8 +44,6 @@ class KubernetesProvider:
         self.namespace = settings.sandbox_namespace
         self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
         self.patience = Patience()
-        self.api_service: tuple[str, int] | None = None
-        """Where a probe's pods try to reach the API server; None: where the kubelet tells them."""
         self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.ignore_network_policy)
         self._cluster: Cluster | None = None
         self._exec: PodExec | None = None
@@ -140,6 +138,9 @@ class KubernetesProvider:
 
     async def standing(self) -> Standing:
         return await self._belonging.standing() if self._belonging is not None else Standing.UNKNOWN
+
+    def network_policies(self) -> str:
+        return self.enforcement.state()
 
     def environment(self) -> EnvironmentConfig:
         return EnvironmentConfig(import_path=SANDBOX)

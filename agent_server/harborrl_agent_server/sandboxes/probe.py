@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from harborrl_agent_server.sandboxes import commands
-
 FLAG = "--unsafe-ignore-network-policy"
 
 
@@ -55,8 +53,7 @@ try() {
   [ $r = 9 ] && exit 9
   [ $r = 0 ] && { echo "$1:$2"; exit 0; }
 }
-set -- "${1:-$KUBERNETES_SERVICE_HOST}" "${2:-$KUBERNETES_SERVICE_PORT}"
-[ -z "$1" ] || try "$1" "$2"
+[ -z "$KUBERNETES_SERVICE_HOST" ] || try "$KUBERNETES_SERVICE_HOST" "$KUBERNETES_SERVICE_PORT"
 while read -r key value rest; do
   [ "$key" != nameserver ] || try "$value" 53
 done </etc/resolv.conf
@@ -66,12 +63,6 @@ exit 1
 that answered; 1: none did; 9: the image can connect to nothing, whatever the network."""
 
 TRIED, NO_TOOL = (0, 1), 9
-
-
-def attempt(target: tuple[str, int] | None) -> list[str]:
-    """`target`: the API server where pods are not told its service address."""
-    words = [target[0], str(target[1])] if target else []
-    return [commands.SHELL, "-c", TRY, "harborrl", *words]
 
 
 def judged(*, control: str | None, restricted: str | None, image: str) -> Finding:

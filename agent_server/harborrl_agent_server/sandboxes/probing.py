@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError
-from harborrl_agent_server.sandboxes import network
+from harborrl_agent_server.sandboxes import commands, network
 from harborrl_agent_server.sandboxes.allocating import Allocation
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
 from harborrl_agent_server.sandboxes.pod_exec import PodExec
 from harborrl_agent_server.sandboxes.policies import OwnPolicy
-from harborrl_agent_server.sandboxes.probe import EVERYWHERE, NO_TOOL, TRIED, Finding, Proof, attempt, judged
+from harborrl_agent_server.sandboxes.probe import EVERYWHERE, NO_TOOL, TRIED, TRY, Finding, Proof, judged
 from harborrl_agent_server.sandboxes.streams import Capture
 
 RESOURCES = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
@@ -41,8 +41,6 @@ class Ground(Protocol):
     def exec(self) -> PodExec: ...
     @property
     def network(self) -> ClusterNetwork: ...
-    @property
-    def api_service(self) -> tuple[str, int] | None: ...
     def allocation(self, manifest: dict[str, Any]) -> Allocation: ...
     def probe_pod(self, name: str, labels: dict[str, str], image: str) -> dict[str, Any]: ...
     async def delete_pod(self, name: str, uid: str | None) -> bool: ...
@@ -88,7 +86,7 @@ async def _delete(ground: Ground, allocation: Allocation) -> None:
 async def reached(ground: Ground, allocation: Allocation) -> str | None:
     """The first address that a pod connects to, once tried."""
     out = Capture(4096)
-    argv = attempt(ground.api_service)
+    argv = [commands.SHELL, "-c", TRY]
     code = await ground.exec.stream(
         allocation.name, allocation.view, argv, stdin=None, stdout=out, stderr=Capture(4096)
     )
