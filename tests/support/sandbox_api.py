@@ -103,9 +103,7 @@ class SandboxApi(Cluster):
         return thing
 
     def _patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        for part, value in body.items():
-            both = {**self.objects[path].get(part, {}), **value}
-            self.objects[path][part] = both
+        self.objects[path] = merge_patched(self.objects[path], body)
         self._tell("MODIFIED", path, self.objects[path])
         return self.objects[path]
 
@@ -133,6 +131,14 @@ class SandboxApi(Cluster):
     async def close(self) -> None: ...
 
 
+def merge_patched(thing: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    out = dict(thing)
+    for key, value in patch.items():
+        both = isinstance(value, dict) and isinstance(out.get(key), dict)
+        out[key] = merge_patched(out[key], value) if both else value
+    return {key: value for key, value in out.items() if value is not None}
+
+
 @contextlib.asynccontextmanager
 async def provided(
     api: SandboxApi, folder: Path, config: dict[str, Any] | None = None, **changes: Any
@@ -147,8 +153,12 @@ async def provided(
 
 
 def sandbox_of(
-    provider: KubernetesProvider, folder: Path, network: NetworkPolicy | None = None, **task: Any
+    provider: KubernetesProvider,
+    folder: Path,
+    network: NetworkPolicy | None = None,
+    later: Sequence[NetworkPolicy] = (),
+    **task: Any,
 ) -> KubernetesSandbox:
-    made = built(provider, folder, network or NetworkPolicy(), **task)
+    made = built(provider, folder, network or NetworkPolicy(), later, **task)
     assert isinstance(made, KubernetesSandbox)
     return made

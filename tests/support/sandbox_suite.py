@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,8 +18,14 @@ from harborrl_agent_server.sandboxes.base import OUTPUT_LIMIT, ShellSandbox
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 
 
-def built(provider: SandboxProvider, folder: Path, network: NetworkPolicy, **task: Any) -> ShellSandbox:
-    """A sandbox as Harbor would make it, not started."""
+def built(
+    provider: SandboxProvider,
+    folder: Path,
+    network: NetworkPolicy,
+    later: Sequence[NetworkPolicy] = (),
+    **task: Any,
+) -> ShellSandbox:
+    """A sandbox as Harbor would make it, not started. `later`: networks of its phases."""
     CURRENT.set(TrialScope(run_id=uuid4().hex[:12], provider=provider))
     (folder / "task" / "environment").mkdir(parents=True, exist_ok=True)
     sandbox = EnvironmentFactory.create_environment_from_config(
@@ -30,6 +36,7 @@ def built(provider: SandboxProvider, folder: Path, network: NetworkPolicy, **tas
         trial_paths=TrialPaths(trial_dir=folder / "trial"),
         task_env_config=EnvironmentConfig(workdir="/app", **task),
         network_policy=network,
+        phase_network_policies=later,
     )
     assert isinstance(sandbox, ShellSandbox)
     return sandbox

@@ -8,7 +8,7 @@ import pytest
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
 from harborrl_agent_server.errors import SandboxStartError
-from harborrl_agent_server.sandboxes import network
+from harborrl_agent_server.sandboxes import commands, network
 from harborrl_agent_server.sandboxes.cluster import KubeError
 from harborrl_agent_server.sandboxes.network import Endpoint, reach_of
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
@@ -187,6 +187,83 @@ async def test_a_public_sandbox_gets_the_way_to_its_model_only_where_a_policy_cl
         there = network.manifest({"name": "platform", "labels": {}}, {"podSelector": selector, "policyTypes": kinds})
         await api.request("POST", "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies", body=there)
         ground = SandboxNetwork(provider.network, "sb-1", reachable="http://10.1.2.3:30001", private=())
-        await ground.prepare(NetworkPolicy(), "image:1", provider.labels)
+        await ground.prepare(NetworkPolicy(), (), "image:1", provider.labels)
         assert ("sb-1" in api.names("networkpolicies")) is is_closed
         assert await ground.remove()
+
+
+PHASES = [
+    pytest.param(NetworkPolicy(), NO_NETWORK, id="public, then none"),
+    pytest.param(NO_NETWORK, allowlist("pypi.example"), id="none, then a list"),
+    pytest.param(allowlist("pypi.example"), NetworkPolicy(), id="a list, then public"),
+    pytest.param(allowlist("192.0.2.7"), allowlist("pypi.example"), id="another list"),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), PHASES)
+async def test_a_phase_has_its_own_network_and_the_next_one_the_first_again(
+    first: NetworkPolicy, second: NetworkPolicy, tmp_path: Path
+) -> None:
+    api = SandboxApi()
+    async with provided(api, tmp_path) as provider:
+        provider.network.resolve = addresses
+        sandbox = sandbox_of(provider, tmp_path, first, later=[second])
+        await sandbox.start(force_build=False)
+
+        def seen() -> tuple[str | None, list[str]]:
+            (pod,) = api.of("pods")
+            own = [one for one in api.of("networkpolicies") if one["metadata"]["name"] == sandbox.name]
+            cidrs = [to["ipBlock"]["cidr"] for one in own for rule in one["spec"]["egress"] for to in rule["to"]]
+            return pod["metadata"]["labels"].get(network.LABEL), cidrs
+
+        def expected(policy: NetworkPolicy) -> tuple[str | None, list[str]]:
+            known = {"pypi.example": ["93.184.216.34/32", "2606:2800:220::1/128"], "192.0.2.7": ["192.0.2.7/32"]}
+            cidrs = [cidr for host in policy.allowed_hosts for cidr in known[host]]
+            modes = {NetworkMode.PUBLIC: None, NetworkMode.NO_NETWORK: "none", NetworkMode.ALLOWLIST: "allowlist"}
+            return modes[policy.network_mode], cidrs
+
+        for policy in (first, second, first):
+            await sandbox.set_network_policy(policy)
+            assert seen() == expected(policy)
+        await sandbox.stop(delete=True)
+    assert api.names("networkpolicies") == ["harborrl-no-network"]
+
+
+async def test_processes_of_a_restricted_phase_end_before_the_network_opens(tmp_path: Path) -> None:
+    api = SandboxApi()
+    order: list[str] = []
+
+    def answer(_: str, argv: list[str]) -> tuple[int, str]:
+        if commands.QUIESCE in argv:
+            order.append("quiesce")
+        return 0, ""
+
+    async with provided(api, tmp_path) as provider:
+        sandbox = sandbox_of(provider, tmp_path, NO_NETWORK, later=[NetworkPolicy()])
+        await sandbox.start(force_build=False)
+        api.answer = answer
+        api.refuse = lambda method, _: order.append(method)
+        await sandbox.set_network_policy(NetworkPolicy())
+    assert order[:2] == ["quiesce", "PATCH"]
+
+
+async def test_a_narrower_network_is_waited_for_until_the_sandbox_itself_is_cut_off(tmp_path: Path) -> None:
+    api = SandboxApi()
+    replies = [(0, "10.0.0.1:443"), (0, "10.0.0.1:443"), (1, ""), (1, "")]
+    async with provided(api, tmp_path) as provider:
+        sandbox = sandbox_of(provider, tmp_path, later=[NO_NETWORK])
+        await sandbox.start(force_build=False)
+        api.answer = lambda _pod, _argv: replies.pop(0)
+        await sandbox.set_network_policy(NO_NETWORK)
+    assert replies == []
+
+
+async def test_a_phase_does_not_begin_while_its_network_is_wider_than_it_says(tmp_path: Path) -> None:
+    api = SandboxApi()
+    async with provided(api, tmp_path) as provider:
+        provider.network.follow_s = 0
+        sandbox = sandbox_of(provider, tmp_path, later=[NO_NETWORK])
+        await sandbox.start(force_build=False)
+        api.answer = lambda _pod, _argv: (0, "10.0.0.1:443")
+        with pytest.raises(SandboxStartError, match=r"NetworkNotSwitched.*10\.0\.0\.1:443"):
+            await sandbox.set_network_policy(NO_NETWORK)

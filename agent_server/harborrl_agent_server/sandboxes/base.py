@@ -46,6 +46,7 @@ class ShellSandbox(BaseEnvironment):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._stopped = False
         self.scope = CURRENT.get()
         self.scope.sandboxes.append(self)
 
@@ -98,10 +99,16 @@ class ShellSandbox(BaseEnvironment):
 
     @override
     async def stop(self, delete: bool) -> None:
+        self._stopped = True
         await self.destroy()
 
     async def quiesce(self) -> None:
-        """End every process but the sandbox's first, and empty /tests, before the verifier's files arrive."""
+        """End every process but the sandbox's first, and empty /tests, before the verifier's files arrive.
+
+        A task whose verifier has a sandbox of its own has the agent's stopped by then.
+        """
+        if self._stopped:
+            return
         await self._faults_noted(lambda: self._plain([commands.SHELL, "-c", commands.QUIESCE], limit_s=KILL_SECONDS))
 
     @override

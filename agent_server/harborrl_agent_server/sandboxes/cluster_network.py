@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.errors import SandboxStartError, StartupError
 from harborrl_agent_server.sandboxes import network
 from harborrl_agent_server.sandboxes.anchors import Anchor
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
@@ -11,6 +11,7 @@ from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.names import Resolve, resolved
 from harborrl_agent_server.sandboxes.policies import PATH, OwnPolicy, removed
 from harborrl_agent_server.sandboxes.probe import Finding, Proof
+from harborrl_agent_server.sandboxes.tries import FOLLOW_SECONDS
 
 LOG = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ class ClusterNetwork:
         self, cluster: Cluster, namespace: str, labels: dict[str, str], anchor: Anchor, enforcement: Enforcement
     ) -> None:
         self.resolve: Resolve = resolved
+        self.follow_s = FOLLOW_SECONDS
         self.enforcement = enforcement
         self._cluster = cluster
         self._namespace = namespace
@@ -48,6 +50,16 @@ class ClusterNetwork:
 
     def own_policy_manifest(self, name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
         return network.own_policy(name, self._labels, self._anchor.owner(), rules)
+
+    async def relabel(self, pod: str, labels: dict[str, str | None]) -> None:
+        """None takes a label away."""
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod}"
+        try:
+            await self._cluster.request("PATCH", path, body={"metadata": {"labels": labels}})
+        except (KubeError, KubeUnreachableError) as error:
+            raise SandboxStartError(
+                "NetworkNotSwitched", f"the network of {pod} cannot be changed: {error}; check the chart's RBAC"
+            ) from error
 
     async def isolates(self, labels: dict[str, str]) -> bool:
         """Whether some policy of the namespace closes the way out of a pod with these labels. Unknown: no."""

@@ -4,6 +4,7 @@ import asyncio
 from typing import IO, Any, override
 
 from harbor.environments.capabilities import EnvironmentCapabilities
+from harbor.models.task.config import NetworkPolicy
 
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
@@ -15,6 +16,7 @@ from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvid
 from harborrl_agent_server.sandboxes.pods import sandbox_name, sandbox_pod
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
 from harborrl_agent_server.sandboxes.streams import Sink
+from harborrl_agent_server.sandboxes.tries import NoToolError, reached
 
 DELETE_SECONDS = 20.0
 
@@ -52,6 +54,7 @@ class KubernetesSandbox(ShellSandbox):
         return EnvironmentCapabilities(
             gpus=True,
             disable_internet=True,
+            dynamic_network_policy=True,
             network_allowlist=True,
             network_allowlist_hostnames=True,
             network_allowlist_ipv4_addresses=True,
@@ -102,7 +105,9 @@ class KubernetesSandbox(ShellSandbox):
     async def _prepared(self, deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                await self.network.prepare(self.network_policy, self.image(), self.labels())
+                await self.network.prepare(
+                    self.network_policy, self._phase_network_policies, self.image(), self.labels()
+                )
         except TimeoutError as error:
             raise SandboxStartError(
                 "NetworkNotReady", "the sandbox's network was not prepared within the start budget; look at the log"
@@ -113,6 +118,23 @@ class KubernetesSandbox(ShellSandbox):
         return min(
             self.provider.settings.budgets.environment_start_s, OWN_SHARE * self.task_env_config.build_timeout_sec
         )
+
+    @override
+    async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
+        """No process of a phase that was restricted lives on in one that is less so."""
+        if self._destroyed:
+            return  # Harbor goes back to the first phase's network whatever became of the sandbox
+        if self.network.reach.restricted:
+            await self.quiesce()
+        await self._faults_noted(lambda: self.network.switch(network_policy, reaches=self._reached))
+
+    async def _reached(self) -> str | None:
+        if self._allocation is None:
+            return None
+        try:
+            return await reached(self.provider.exec, self.name, self._allocation.view)
+        except NoToolError:
+            return None
 
     @override
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:

@@ -58,6 +58,15 @@ class Reach:
             return {}
         return dict(ALLOWLIST if self.rules() else NO_NETWORK)
 
+    def covers(self, address: str) -> bool:
+        """Whether it stays reachable; everything does from an unrestricted sandbox, as far as we know."""
+        one = ip_network(address)
+        return not self.restricted or any(
+            within(one, ip_network(block["cidr"]))
+            and not any(within(one, ip_network(without)) for without in block.get("except", ()))
+            for block in self.blocks
+        )
+
     def rules(self) -> list[dict[str, Any]]:
         """Egress rules beyond the denial; empty for an unrestricted sandbox, which no policy of ours selects."""
         if not self.restricted:
