@@ -166,30 +166,19 @@ async def test_a_restarted_server_sweeps_policies_of_its_own_alone(tmp_path: Pat
             )
 
 
-@pytest.mark.parametrize(
-    ("selector", "kinds", "is_closed"),
-    [
-        ({}, ["Ingress", "Egress"], True),
-        ({}, ["Ingress"], False),
-        ({"matchLabels": {"harborrl.dev/role": "sandbox"}}, ["Egress"], True),
-        ({"matchExpressions": [{"key": network.LABEL, "operator": "DoesNotExist"}]}, ["Egress"], True),
-        ({"matchExpressions": [{"key": network.LABEL, "operator": "Exists"}]}, ["Egress"], False),
-        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}, ["Egress"], True),
-        ({"matchExpressions": [{"key": "harborrl.dev/role", "operator": "In", "values": ["x"]}]}, ["Egress"], False),
-    ],
-)
-async def test_a_public_sandbox_gets_the_way_to_its_model_only_where_a_policy_closes_it(
-    selector: dict[str, Any], kinds: list[str], is_closed: bool, tmp_path: Path
+async def test_an_agent_inside_a_restricted_sandbox_reaches_its_model_and_one_outside_needs_nothing(
+    tmp_path: Path,
 ) -> None:
-    """A policy beside none would take the whole network from the sandbox."""
     api = SandboxApi()
     async with provided(api, tmp_path) as provider:
-        there = network.manifest({"name": "platform", "labels": {}}, {"podSelector": selector, "policyTypes": kinds})
-        await api.request("POST", "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies", body=there)
-        ground = SandboxNetwork(provider.network, "sb-1", reachable="http://10.1.2.3:30001", private=())
-        await ground.prepare(NetworkPolicy(), (), "image:1", provider.labels)
-        assert ("sb-1" in api.names("networkpolicies")) is is_closed
-        assert await ground.remove()
+        inside = SandboxNetwork(provider.network, "sb-1", reachable="http://10.1.2.3:30001", private=())
+        await inside.prepare(NO_NETWORK, (), "image:1")
+        outside = SandboxNetwork(provider.network, "sb-2", reachable=None, private=())
+        await outside.prepare(NO_NETWORK, (), "image:1")
+        assert [inside.labels()[network.LABEL], outside.labels()[network.LABEL]] == ["allowlist", "none"]
+        assert api.names("networkpolicies") == ["harborrl-no-network", "sb-1"]
+        assert await inside.remove()
+        assert await outside.remove()
 
 
 PHASES = [

@@ -60,12 +60,3 @@ class ClusterNetwork:
             raise SandboxStartError(
                 "NetworkNotSwitched", f"the network of {pod} cannot be changed: {error}; check the chart's RBAC"
             ) from error
-
-    async def isolates(self, labels: dict[str, str]) -> bool:
-        """Whether some policy of the namespace closes the way out of a pod with these labels. Unknown: no."""
-        try:
-            found = await self._cluster.request("GET", self._path)
-        except (KubeError, KubeUnreachableError) as error:
-            LOG.warning("policies of namespace %s cannot be listed: %s", self._namespace, error)
-            return False
-        return any(network.isolates(policy, labels) for policy in found["items"])

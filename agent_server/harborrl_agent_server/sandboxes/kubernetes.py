@@ -73,15 +73,12 @@ class KubernetesSandbox(ShellSandbox):
         names = [self.environment_dir.parent.name, self.environment_name]
         return image_of(self.task_env_config, names, self.environment_id[:12], config, fallback)
 
-    def labels(self) -> dict[str, str]:
-        return self.provider.labels | {"harborrl.dev/trial": self.scope.run_id}
-
     def manifest(self) -> dict[str, Any]:
         provider, task = self.provider, self.task_env_config
         return sandbox_pod(
             name=self.name,
             namespace=provider.namespace,
-            labels=self.labels() | self.network.labels(),
+            labels=provider.labels | {"harborrl.dev/trial": self.scope.run_id} | self.network.labels(),
             owner=provider.anchor.owner(),
             image=self.image(),
             resources=resources_of(task, provider.config),
@@ -105,9 +102,7 @@ class KubernetesSandbox(ShellSandbox):
     async def _prepared(self, deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                await self.network.prepare(
-                    self.network_policy, self._phase_network_policies, self.image(), self.labels()
-                )
+                await self.network.prepare(self.network_policy, self._phase_network_policies, self.image())
         except TimeoutError as error:
             raise SandboxStartError(
                 "NetworkNotReady", "the sandbox's network was not prepared within the start budget; look at the log"

@@ -148,32 +148,6 @@ def no_network_policy() -> dict[str, Any]:
     return manifest({"name": "harborrl-no-network", "labels": labels}, spec)
 
 
-def isolates(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a policy selects a pod for its way out: beside such a one further rules add, else they would take."""
-    spec = policy["spec"]
-    kinds = spec.get("policyTypes") or (["Egress"] if "egress" in spec else [])
-    return "Egress" in kinds and selects(spec.get("podSelector") or {}, labels)
-
-
-def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(matches(each, labels) for each in selector.get("matchExpressions") or [])
-
-
-def matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value = labels.get(expression["key"])
-    match expression["operator"]:
-        case "In":
-            return value in expression["values"]
-        case "NotIn":
-            return value not in expression["values"]
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None
-
-
 def own_policy(
     name: str, labels: Mapping[str, str], owner: Mapping[str, Any], rules: list[dict[str, Any]]
 ) -> dict[str, Any]:

@@ -47,7 +47,7 @@ one() {
 }
 try() {
   one "$1" "$2" & p=$!
-  ( sleep 3; kill -9 $p ) >/dev/null 2>&1 & w=$!
+  ( sleep 3 && kill -9 $p ) >/dev/null 2>&1 & w=$!
   wait $p; r=$?
   kill -9 $w 2>/dev/null
   [ $r = 9 ] && exit 9

@@ -32,22 +32,17 @@ class SandboxNetwork:
         self._pins: dict[str, list[str]] = {}
         self.reach = Reach()
 
-    async def prepare(
-        self, policy: NetworkPolicy, later: Iterable[NetworkPolicy], image: str, labels: dict[str, str]
-    ) -> None:
+    async def prepare(self, policy: NetworkPolicy, later: Iterable[NetworkPolicy], image: str) -> None:
         """Before the pod; raises `SandboxStartError` with what cannot be had.
 
-        `later`: of further phases, whose names have to be pinned now too. `labels`: the pod's others.
+        `later`: of further phases, whose names have to be pinned now too.
         """
         policies = [policy, *later]
         if any(each.network_mode is not NetworkMode.PUBLIC for each in policies):
             await self._ground.enforcement.assured(image)
         self._pins = await pinned((host for each in policies for host in self._hosts(each)), self._ground.resolve)
         self.reach, *_ = [self._reach(each) for each in policies]
-        rules = self.reach.rules()
-        if not self.reach.restricted and self._endpoint and await self._ground.isolates(labels | self.labels()):
-            rules = network.endpoint_rules(self._endpoint)
-        if rules:
+        if rules := self.reach.rules():
             await self._policy.write(self._ground.own_policy_manifest(self._name, rules))
 
     async def switch(self, policy: NetworkPolicy, *, reaches: Try) -> None:
