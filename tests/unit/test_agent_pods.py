@@ -7,10 +7,8 @@ from harbor.models.task.config import EnvironmentConfig
 from pydantic import ValidationError
 
 from harborrl_agent_server.errors import SandboxStartError
-from harborrl_agent_server.sandboxes.cluster import KubeError
 from harborrl_agent_server.sandboxes.images import SandboxConfig, image_of, quantity, resources_of
 from harborrl_agent_server.sandboxes.pods import State, judge, labels_for, sandbox_name, sandbox_pod
-from harborrl_agent_server.sandboxes.refusals import refusal_of
 from harborrl_agent_server.settings import JobIdentity
 
 
@@ -163,22 +161,6 @@ def test_a_task_that_asks_for_more_than_the_limit_is_refused_by_name() -> None:
 )
 def test_quantities_are_numbers(text: str, number: float) -> None:
     assert float(quantity(text)) == number
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "reason", "passes"),
-    [
-        (403, "exceeded quota: q, requested: pods=1, used: pods=8, limited: pods=8", "QuotaExceeded", True),
-        (403, "failed quota: q: must specify requests.cpu for: main", "ResourcesUnstated", False),
-        (403, "violates PodSecurity", "PodRefused", False),
-        (422, "must be less than or equal to cpu limit", "PodRefused", False),
-        (429, "busy", "PodRefused", True),
-        (500, "etcd", "PodRefused", True),
-    ],
-)
-def test_only_what_time_heals_is_asked_again(status: int, message: str, reason: str, passes: bool) -> None:
-    refusal = refusal_of(KubeError(status, "", message))
-    assert (refusal.reason, refusal.passes) == (reason, passes)
 
 
 def test_names_fit_and_differ_where_their_ends_differ() -> None:

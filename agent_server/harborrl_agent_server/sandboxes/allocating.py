@@ -1,6 +1,7 @@
 """Getting a pod: created with patience, then waited for until its container runs."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,16 @@ from harborrl_agent_server.bounded import keep
 from harborrl_agent_server.errors import SandboxStartError
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.pods import State, Verdict, judge
+from harborrl_agent_server.sandboxes.reasons import advice, told
 from harborrl_agent_server.sandboxes.refusals import refusal_of
 from harborrl_agent_server.sandboxes.watch import PodView
 
+LOG = logging.getLogger(__name__)
+
 CREATE_PAUSE_SECONDS = 1.0
+
+EVENTS_SECONDS = 5.0
+"""For the events of a pod that did not start: its trial has failed already."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Allocation:
                 await asyncio.shield(self._creation)
                 await self._until_ready(seen)
         except TimeoutError as error:
-            last = seen[-1]
+            last = await self._told(seen[-1])
             raise SandboxStartError(
                 last.reason, f"not ready within {budget_s:.0f} s: {last.message or 'no reason given'}; {advice(last)}"
             ) from error
@@ -83,6 +90,17 @@ class Allocation:
                 raise SandboxStartError("Cancelled", "the trial ended before its pod was created")
             await asyncio.sleep(CREATE_PAUSE_SECONDS)
 
+    async def _told(self, verdict: Verdict) -> Verdict:
+        """With what the events say: why a volume, a network or a secret was not to be had is nowhere else."""
+        path = f"{self._pods_path.rpartition('/')[0]}/events"
+        query = [("fieldSelector", f"involvedObject.kind=Pod,involvedObject.name={self.name}")]
+        try:
+            found = await self._cluster.request("GET", path, query=query, timeout_s=EVENTS_SECONDS)
+        except (KubeError, KubeUnreachableError) as error:
+            LOG.warning("events of sandbox %s cannot be read: %s", self.name, error)
+            return verdict
+        return told(verdict, found["items"])
+
     async def _until_ready(self, seen: list[Verdict]) -> None:
         """Returns when the container runs; `seen` ends with the newest verdict, for whoever cuts the wait short."""
         loop = asyncio.get_running_loop()
@@ -97,15 +115,8 @@ class Allocation:
                 if last.state is State.TROUBLED and patience is None:
                     patience = loop.time() + self._patience.pull_s
                 if last.state is State.FAILED or (patience is not None and loop.time() >= patience):
+                    last = await self._told(last)
                     raise SandboxStartError(last.reason, f"{last.message}; {advice(last)}")
                 await asyncio.wait({change}, timeout=None if patience is None else patience - loop.time())
             finally:
                 change.cancel()
-
-
-def advice(verdict: Verdict) -> str:
-    if verdict.reason in {"ImagePullFailed", "InvalidImageName", "ErrImageNeverPull"}:
-        return "check the image's name, its registry and agentServer.sandbox.images.pullSecrets"
-    if verdict.reason == "Unschedulable":
-        return "lower the task's resources, add nodes, or lower --max-concurrent"
-    return "look at the pod's events in the sandbox namespace"
