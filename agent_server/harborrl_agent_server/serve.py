@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import override
 
 import uvicorn
@@ -82,6 +82,7 @@ async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> No
     from harborrl_agent_server.app import create_app  # noqa: PLC0415 - Harbor reads the environment when it is imported
 
     await prepare(settings)
+    keep_own_secret(os.environ)
     await provider.open()
     beating = asyncio.create_task(_beat_on(beat))
     try:
@@ -89,6 +90,11 @@ async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> No
     finally:
         await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
         beating.cancel()
+
+
+def keep_own_secret(environ: MutableMapping[str, str]) -> None:
+    """A task's `env` may name any variable of this process, and an agent print what it got."""
+    environ.pop("HARBOR_ADMIN_SECRET", None)
 
 
 async def _beat_on(beat: Beat) -> None:

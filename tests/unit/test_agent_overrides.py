@@ -85,10 +85,10 @@ async def test_overrides_are_merged_by_name_and_what_they_add_may_do_no_more_tha
     }
     config = {"podOverrides": overrides, "nodeSelector": {"disk": "ssd"}}
     async with provided(SandboxApi(), tmp_path, config) as provider:
-        spec = sandbox_of(provider, tmp_path, env={"A": "1"}).manifest()["spec"]
+        spec = sandbox_of(provider, tmp_path).manifest()["spec"]
     assert spec["nodeSelector"] == {"disk": "ssd", "pool": "cpu"}
     main, side = spec["containers"]
-    assert main["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    assert main["env"] == [{"name": "B", "value": "2"}]
     assert (main["image"], side["image"]) == ("image:1", "side:1")
     assert side["securityContext"] == main["securityContext"] == spec["initContainers"][0]["securityContext"]
 

@@ -8,8 +8,6 @@ from harbor.models.task.config import EnvironmentConfig
 from harborrl_agent_server.errors import SandboxStartError
 from harborrl_agent_server.sandboxes.images import SandboxConfig
 
-GPU = "nvidia.com/gpu"
-
 
 def gpu_placement(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, Any]:
     """Fields of the pod's spec: any type will do, or nodes of one of the types that the task names."""

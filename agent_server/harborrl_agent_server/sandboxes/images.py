@@ -19,6 +19,8 @@ SUFFIXES = {
     },
     **{f"{letter}i": Decimal(1024) ** (power + 1) for power, letter in enumerate("KMGTPE")},
 }
+GPU = "nvidia.com/gpu"
+
 QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:e([0-9]+)|E([0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
 """As the CRD admits it; `1E` is an exa, `1E3` a thousand."""
 
@@ -101,7 +103,7 @@ def image_of(
         return fallback
     raise SandboxStartError(
         "NoImage",
-        f"task {names[0]} names no docker_image; set it in task.toml, agentServer.sandbox.images or --sandbox-image",
+        f"{names[0]} names no docker_image; set it in task.toml, agentServer.sandbox.images or --sandbox-image",
     )
 
 
@@ -112,11 +114,16 @@ def resources_of(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, di
         "cpu": None if task.cpus is None else f"{int(task.cpus * 1000)}m",
         "memory": None if task.memory_mb is None else f"{task.memory_mb}Mi",
         "ephemeral-storage": None if task.storage_mb is None else f"{task.storage_mb}Mi",
+        GPU: str(task.gpus) if task.gpus else None,
     }
     own = {name: amount for name, amount in asked.items() if amount is not None}
     requests = {name: str(amount) for name, amount in defaults.requests.items()} | own
-    limits = {name: str(amount) for name, amount in (most.limits | defaults.limits).items()}
+    bounds = {name: amount for name, amount in most.limits.items() if name != GPU}  # a bound on GPUs is no wish for any
+    limits = {name: str(amount) for name, amount in (bounds | defaults.limits).items()}
     limits |= {name: amount for name, amount in own.items() if name != "cpu"}
+    for name, amount in own.items():
+        if QUANTITY.fullmatch(amount) is None:
+            raise SandboxStartError("ResourcesRefused", f"the task asks for {name} {amount}; correct task.toml")
     for name, ceiling in most.limits.items():
         if name in own and quantity(own[name]) > quantity(str(ceiling)):
             raise SandboxStartError(
@@ -125,8 +132,6 @@ def resources_of(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, di
             )
     if "cpu" in own and "cpu" in limits and quantity(own["cpu"]) > quantity(limits["cpu"]):
         limits["cpu"] = own["cpu"]  # what the task states ranks above a default
-    if task.gpus:
-        limits["nvidia.com/gpu"] = str(task.gpus)
     return {"requests": requests, "limits": limits}
 
 

@@ -69,9 +69,15 @@ class KubernetesSandbox(ShellSandbox):
             raise ValueError("environment/docker-compose.yaml: a pod sandbox has one container; use --sandbox docker")
 
     def image(self) -> str:
-        config, fallback = self.provider.config, self.provider.settings.sandbox_image
-        names = [self.environment_dir.parent.name, self.environment_name]
-        return image_of(self.task_env_config, names, self.environment_id[:12], config, fallback)
+        fallback = self.provider.settings.sandbox_image if self._enable_environment_dir_upload else None
+        return image_of(
+            self.task_env_config, self.image_names(), self.environment_id[:12], self.provider.config, fallback
+        )
+
+    def image_names(self) -> list[str]:
+        """What `images` of the job may call it. A verifier whose image brings its tests is not the task's own image."""
+        task = self.environment_dir.parent.name
+        return [task, self.environment_name] if self._enable_environment_dir_upload else [f"{task}/tests"]
 
     def manifest(self) -> dict[str, Any]:
         provider, task = self.provider, self.task_env_config
