@@ -228,6 +228,19 @@ async def test_a_reward_that_the_agent_planted_is_not_taken(tasks: Path) -> None
     assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0)
 
 
+SHIM = "rm -f /usr/local/bin/rm; printf '#!/bin/sh\\n' >/usr/local/bin/rm; chmod +x /usr/local/bin/rm"
+
+
+@pytest.mark.parametrize("when", ["", "; touch -d 2099-01-01 /logs/verifier/reward.txt"], ids=["old", "of the future"])
+async def test_a_planted_reward_that_survives_its_removal_is_not_taken(tasks: Path, when: str) -> None:
+    write_task(tasks, "planted", verify=":")
+    plant = sh(f"{SHIM}; echo 1 >/logs/verifier/reward.txt{when}")
+    async with stage(tasks, replies(plant, "TASK_DONE")) as server:
+        answer = await server.run(instance_id="planted")
+    assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0)
+    assert "reward.txt was not written while the trial was graded, so it does not count" in answer["warnings"]
+
+
 async def test_a_sandbox_that_never_starts_is_no_number(tasks: Path) -> None:
     async with stage(tasks, replies(""), provider=of(NeverStarts)) as server:
         answer = await server.run()
