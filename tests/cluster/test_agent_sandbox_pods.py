@@ -182,8 +182,9 @@ async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
 
 
 async def test_an_agent_that_empties_its_sandbox_is_graded_zero_and_not_thrown_away(
-    provider: KubernetesProvider, settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path
 ) -> None:
+    provider = KubernetesProvider.from_settings(settings)
     tasks = tmp_path / "tasks"
     write_task(tasks)
     script = replies("```sh\nrm -rf /bin\n```", "```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
