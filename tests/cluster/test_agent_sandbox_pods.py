@@ -4,15 +4,13 @@ Needs an image with /bin/sh on the node (`HARBORRL_TEST_SANDBOX_IMAGE`); makes i
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from harbor.models.task.config import NetworkMode, NetworkPolicy
+from harbor.models.task.config import NetworkPolicy
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
 from harborrl_agent_server.sandboxes.allocating import Patience
@@ -22,11 +20,10 @@ from harborrl_agent_server.sandboxes.kubernetes import KubernetesSandbox
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.settings import JobIdentity, Settings
 from support.agent_http import replies
-from support.agent_server import BUDGETS, MARKS, stage
+from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
+from support.sandbox_cluster import IMAGE, own_namespace, pods, settings_for, trusting
 from support.sandbox_suite import SandboxSuite, built, started
-
-IMAGE = os.environ.get("HARBORRL_TEST_SANDBOX_IMAGE", "localhost/devcluster/busybox:1")
 
 pytestmark = [pytest.mark.cluster, MARKS[1]]
 
@@ -40,29 +37,18 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def namespace(cluster: Cluster) -> AsyncIterator[str]:
-    name = f"hrl-sandbox-test-{uuid4().hex[:6]}"
-    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    await cluster.request("POST", "/api/v1/namespaces", body=body)
-    yield name
-    await cluster.request("DELETE", f"/api/v1/namespaces/{name}")
+    async with own_namespace(cluster) as name:
+        yield name
 
 
 @pytest.fixture
 def settings(namespace: str, tmp_path: Path) -> Settings:
-    return Settings(
-        tasks_dir=tmp_path,
-        trials_dir=tmp_path / "trials",
-        sandbox_namespace=namespace,
-        sandbox_image=IMAGE,
-        pod_name=f"agent-{uuid4().hex[:6]}",
-        budgets=replace(BUDGETS, environment_start_s=60),
-    )
+    return settings_for(namespace, tmp_path)
 
 
 @pytest.fixture
 async def provider(settings: Settings) -> AsyncIterator[KubernetesProvider]:
-    provider = KubernetesProvider.from_settings(settings)
+    provider = trusting(settings)
     await provider.open()
     yield provider
     await provider.close()
@@ -72,11 +58,6 @@ async def provider(settings: Settings) -> AsyncIterator[KubernetesProvider]:
 async def sandbox(provider: KubernetesProvider, tmp_path: Path) -> AsyncIterator[ShellSandbox]:
     async with started(provider, tmp_path / "sandbox") as sandbox:
         yield sandbox
-
-
-async def pods(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
-    listed = await cluster.request("GET", f"/api/v1/namespaces/{namespace}/pods")
-    return [pod for pod in listed["items"] if not pod["metadata"].get("deletionTimestamp")]
 
 
 class TestPodSandbox(SandboxSuite):
@@ -91,17 +72,6 @@ async def test_a_pod_carries_no_token_and_is_owned_by_the_servers_anchor(
     assert pod["spec"]["automountServiceAccountToken"] is False
     assert pod["metadata"]["labels"]["harborrl.dev/role"] == "sandbox"
     assert (await sandbox.exec("test -e /var/run/secrets/kubernetes.io")).return_code == 1
-
-
-async def test_a_task_without_network_reaches_nobody_and_another_does(
-    provider: KubernetesProvider, tmp_path: Path
-) -> None:
-    reach = "nc -w 2 $KUBERNETES_SERVICE_HOST 443 </dev/null"
-    env = {"KUBERNETES_SERVICE_HOST": os.environ.get("HARBORRL_TEST_API_SERVICE", "10.157.8.1")}
-    closed = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
-    async with started(provider, tmp_path / "closed", closed) as cut, started(provider, tmp_path / "open") as free:
-        assert (await free.exec(reach, env=env)).return_code == 0
-        assert (await cut.exec(reach, env=env)).return_code != 0
 
 
 async def test_a_pod_deleted_by_others_is_a_lost_sandbox(
@@ -161,7 +131,7 @@ async def test_a_server_that_restarts_sweeps_what_it_left(
     foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}}
     foreign["spec"] = {"containers": [{"name": "c", "image": IMAGE, "command": ["sleep", "600"]}]}
     await cluster.request("POST", f"/api/v1/namespaces/{settings.sandbox_namespace}/pods", body=foreign)
-    again = KubernetesProvider.from_settings(settings)
+    again = trusting(settings)
     await again.open()
     names = [pod["metadata"]["name"] for pod in await pods(cluster, settings.sandbox_namespace)]
     assert names == ["foreign"]
@@ -171,7 +141,7 @@ async def test_a_server_that_restarts_sweeps_what_it_left(
 async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
     cluster: Cluster, settings: Settings, tmp_path: Path
 ) -> None:
-    provider = KubernetesProvider.from_settings(settings)  # the stage opens it
+    provider = trusting(settings)  # the stage opens it
     tasks = tmp_path / "tasks"
     write_task(tasks)
     script = replies("```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
@@ -196,7 +166,7 @@ async def test_an_agent_that_empties_its_sandbox_is_graded_zero_and_not_thrown_a
 
 async def test_a_server_whose_job_is_gone_removes_the_jobs_anchor(cluster: Cluster, settings: Settings) -> None:
     job = JobIdentity("nowhere", "no-such-job", uuid4().hex)
-    provider = KubernetesProvider.from_settings(replace(settings, job=job))
+    provider = trusting(replace(settings, job=job))
     await provider.open()
     path = f"/api/v1/namespaces/{settings.sandbox_namespace}/configmaps/nowhere-no-such-job-{job.uid[:8]}"
     await cluster.request("GET", path)

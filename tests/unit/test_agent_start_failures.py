@@ -35,6 +35,13 @@ POD_SECURITY = (
             False,
             "",
         ),
+        (
+            403,
+            'error looking up service account x/default: serviceaccount "default" not found',
+            "NamespaceNew",
+            True,
+            "",
+        ),
         (404, 'namespaces "x" not found', "NamespaceMissing", False, "create the sandbox namespace"),
         (500, 'failed calling webhook "m.example": no endpoints', "WebhookFailed", True, "does not answer"),
         (403, 'admission webhook "v.example" denied the request: no', "PolicyDenied", False, "policy"),

@@ -69,6 +69,12 @@ REFUSED: Sequence[tuple[re.Pattern[str], Refusal]] = [
             False,
             "the sandbox namespace is being deleted; create it again, with its labels and policies",
         ),
+        (
+            "error looking up service account",
+            "NamespaceNew",
+            True,
+            "the sandbox namespace has no service account `default` yet; a controller of the cluster makes it",
+        ),
         ("namespaces .* not found", "NamespaceMissing", False, "create the sandbox namespace, or correct its name"),
         (
             "failed calling webhook",
