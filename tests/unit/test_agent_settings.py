@@ -21,7 +21,7 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         '--agent-name bash --agent-kwargs {"maxTurns":3} --sandbox kubernetes --sandbox-namespace ns '
         '--sandbox-image i:1 --sandbox-config {"namespace":"ns"} --reward-key score '
         "--drain-period 7200 --grace-period 20 --allow-oracle "
-        "--heartbeat 0 --guard-run --keep-trials 7 --keep-trials-days 2.5"
+        "--heartbeat 0 --guard-run --keep-trials 7 --keep-trials-days 2.5 --unsafe-ignore-network-policy"
     )
     environment = {
         "HARBOR_TASKS_DIR": str(tmp_path),
@@ -39,7 +39,7 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         {"namespace": "ns"},
     )
     assert (settings.reward_key, settings.drain_s, settings.grace_s, settings.allow_oracle) == ("score", 7200, 20, True)
-    assert (settings.heartbeat_s, settings.guard_run) == (0, True)
+    assert (settings.heartbeat_s, settings.guard_run, settings.ignore_network_policy) == (0, True, True)
     assert (settings.keep_trials, settings.keep_trials_days) == (7, 2.5)
     assert (settings.job.name, settings.pod_name, settings.admin_secret) == ("quickstart", "quickstart-agent-1", "s")
 
