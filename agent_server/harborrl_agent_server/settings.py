@@ -74,7 +74,7 @@ class Settings:
     sandbox_namespace: str = "harborrl-sandboxes"
     sandbox_image: str | None = None
     sandbox_config: dict[str, Any] = field(default_factory=dict)
-    ignore_network_policy: bool = False
+    unsafe_ignore_network_policy: bool = False
     """Whether tasks with a restricted network run where nothing restricts them."""
     grace_s: float = 25
     """From SIGTERM to the end of a server that cancels its trials; below the pod's termination grace period."""
@@ -123,10 +123,7 @@ def parser() -> argparse.ArgumentParser:
     add("--sandbox-image", default=None, help="image of tasks that name none")
     add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
     add(
-        "--unsafe-ignore-network-policy",
-        dest="ignore_network_policy",
-        action="store_true",
-        help="run tasks that ask for less network although nothing proves that this cluster enforces it",
+        "--unsafe-ignore-network-policy", action="store_true", help="run restricted tasks though nothing restricts them"
     )
     add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
     add("--drain-period", type=float, default=0, help="seconds that a replaced server lets its trials run on")

@@ -39,7 +39,7 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         {"namespace": "ns"},
     )
     assert (settings.reward_key, settings.drain_s, settings.grace_s, settings.allow_oracle) == ("score", 7200, 20, True)
-    assert (settings.heartbeat_s, settings.guard_run, settings.ignore_network_policy) == (0, True, True)
+    assert (settings.heartbeat_s, settings.guard_run, settings.unsafe_ignore_network_policy) == (0, True, True)
     assert (settings.keep_trials, settings.keep_trials_days) == (7, 2.5)
     assert (settings.job.name, settings.pod_name, settings.admin_secret) == ("quickstart", "quickstart-agent-1", "s")
 

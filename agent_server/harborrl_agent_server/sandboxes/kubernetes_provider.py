@@ -44,7 +44,7 @@ class KubernetesProvider:
         self.namespace = settings.sandbox_namespace
         self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
         self.patience = Patience()
-        self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.ignore_network_policy)
+        self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.unsafe_ignore_network_policy)
         self._cluster: Cluster | None = None
         self._exec: PodExec | None = None
         self._network: ClusterNetwork | None = None

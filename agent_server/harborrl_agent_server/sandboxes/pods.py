@@ -112,6 +112,8 @@ CONTEXT = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
+STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+
 ALONE = {
     "restartPolicy": "Never",
     "terminationGracePeriodSeconds": 1,
@@ -150,18 +152,8 @@ def sandbox_pod(
         **(extra or {}),
     }
     spec = {key: value for key, value in spec.items() if value not in (None, {}, [])}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": labels,
-            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
-            "ownerReferences": [owner],
-        },
-        "spec": held(merged(spec, config.pod_overrides)),
-    }
+    meta = {"name": name, "namespace": namespace, "labels": labels, "annotations": STAYS, "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": held(merged(spec, config.pod_overrides))}
 
 
 def _container(image: str, resources: dict[str, dict[str, str]], env: dict[str, str]) -> dict[str, Any]:
