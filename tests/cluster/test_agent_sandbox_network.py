@@ -16,7 +16,9 @@ from harborrl_agent_server.sandboxes.cluster import Cluster
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.sandboxes.network import own_policy
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
-from support.agent_server import MARKS
+from support.agent_http import replies
+from support.agent_server import MARKS, stage
+from support.agent_tasks import write_task
 from support.sandbox_api import sandbox_of
 from support.sandbox_cluster import own_namespace, pods, policies, settings_for, trusting
 from support.sandbox_suite import started
@@ -203,3 +205,31 @@ async def test_a_server_that_restarts_sweeps_the_policies_it_left(
     assert await policies(cluster, namespace) == ["harborrl-no-network"]
     assert await pods(cluster, namespace) == []
     await again.close()
+
+
+CUT_OFF = (
+    "nc -w 3 $KUBERNETES_SERVICE_HOST 443 </dev/null && echo out >/app/greeting.txt || echo hello >/app/greeting.txt"
+)
+
+
+@pytest.mark.parametrize(
+    ("environment", "toml"),
+    [
+        pytest.param('network_mode = "no-network"', "", id="the whole trial"),
+        pytest.param("", '[agent]\nnetwork_mode = "no-network"', id="the agent alone"),
+    ],
+)
+async def test_a_whole_trial_without_network_is_graded_and_leaves_nothing(
+    environment: str, toml: str, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """With the proof, which its task waits for."""
+    settings = settings_for(namespace, tmp_path)
+    tasks = tmp_path / "tasks"
+    write_task(tasks, environment=f'workdir = "/app"\n{environment}', toml=toml)
+    script = replies(f"```sh\n{CUT_OFF}\n```", "TASK_DONE")
+    provider = KubernetesProvider.from_settings(settings)  # the stage opens it
+    async with stage(tasks, script, provider=provider, budgets=settings.budgets) as server:
+        answer = await server.run()
+        assert (await server.health())["network_policies"].startswith("enforced: ")
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0), answer
+    assert (await pods(cluster, namespace), await policies(cluster, namespace)) == ([], ["harborrl-no-network"])
