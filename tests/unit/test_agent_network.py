@@ -12,7 +12,7 @@ from harborrl_agent_server.sandboxes import commands, network
 from harborrl_agent_server.sandboxes.cluster import KubeError
 from harborrl_agent_server.sandboxes.network import Endpoint, reach_of
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
-from support.sandbox_api import SandboxApi, provided, sandbox_of
+from support.sandbox_api import Said, SandboxApi, provided, sandbox_of
 
 NO_NETWORK = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
 GATEWAY = Endpoint("10.1.2.3", 30001)
@@ -196,6 +196,7 @@ async def test_a_phase_has_its_own_network_and_the_next_one_the_first_again(
     api = SandboxApi()
     async with provided(api, tmp_path) as provider:
         provider.network.resolve = addresses
+        provider.network.settle_s = 0
         sandbox = sandbox_of(provider, tmp_path, first, later=[second])
         await sandbox.start(force_build=False)
 
@@ -228,6 +229,7 @@ async def test_processes_of_a_restricted_phase_end_before_the_network_opens(tmp_
         return 0, ""
 
     async with provided(api, tmp_path) as provider:
+        provider.network.settle_s = 0
         sandbox = sandbox_of(provider, tmp_path, NO_NETWORK, later=[NetworkPolicy()])
         await sandbox.start(force_build=False)
         api.answer = answer
@@ -247,7 +249,7 @@ async def test_a_narrower_network_is_waited_for_until_the_sandbox_itself_is_cut_
     assert replies == []
 
 
-async def test_a_phase_does_not_begin_while_its_network_is_wider_than_it_says(tmp_path: Path) -> None:
+async def test_the_agents_phase_does_not_begin_while_its_network_is_wider_than_it_says(tmp_path: Path) -> None:
     api = SandboxApi()
     async with provided(api, tmp_path) as provider:
         provider.network.follow_s = 0
@@ -256,3 +258,32 @@ async def test_a_phase_does_not_begin_while_its_network_is_wider_than_it_says(tm
         api.answer = lambda _pod, _argv: (0, "10.0.0.1:443")
         with pytest.raises(SandboxStartError, match=r"NetworkNotSwitched.*10\.0\.0\.1:443"):
             await sandbox.set_network_policy(NO_NETWORK)
+
+
+@pytest.mark.parametrize("said", [(0, "10.0.0.1:443"), (0, "nonsense"), (5, "")])
+async def test_nothing_that_an_agent_can_arrange_has_its_trial_thrown_away(said: Said, tmp_path: Path) -> None:
+    """The agent's phase had the first network, so it was there before the verifier's narrower one."""
+    api = SandboxApi()
+    async with provided(api, tmp_path) as provider:
+        provider.network.follow_s = provider.network.settle_s = 0
+        sandbox = sandbox_of(provider, tmp_path, later=[NetworkPolicy(), NO_NETWORK])
+        await sandbox.start(force_build=False)
+        for policy in (NO_NETWORK, NetworkPolicy()):
+            api.answer = lambda _pod, argv: (0, "") if commands.QUIESCE in argv else said
+            await sandbox.set_network_policy(policy)
+        assert sandbox.scope.fault is None
+
+
+async def test_a_policy_that_cannot_be_deleted_does_not_leave_a_wider_phase_narrow(tmp_path: Path) -> None:
+    api = SandboxApi()
+    async with provided(api, tmp_path) as provider:
+        sandbox = sandbox_of(provider, tmp_path, allowlist("192.0.2.7"), later=[NetworkPolicy()])
+        await sandbox.start(force_build=False)
+
+        def away(method: str, _: str) -> None:
+            if method == "DELETE":
+                raise KubeError(403, "Forbidden", "not now")
+
+        api.refuse = away
+        with pytest.raises(SandboxStartError, match="NetworkNotSwitched"):
+            await sandbox.set_network_policy(NetworkPolicy())

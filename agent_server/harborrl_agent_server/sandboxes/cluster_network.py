@@ -13,6 +13,9 @@ from harborrl_agent_server.sandboxes.policies import PATH, OwnPolicy, removed
 from harborrl_agent_server.sandboxes.probe import Finding, Proof
 from harborrl_agent_server.sandboxes.tries import FOLLOW_SECONDS
 
+SETTLE_SECONDS = 5.0
+"""How long a phase waits at most for its wider network: whether it is there yet cannot always be tried."""
+
 LOG = logging.getLogger(__name__)
 
 
@@ -24,6 +27,7 @@ class ClusterNetwork:
     ) -> None:
         self.resolve: Resolve = resolved
         self.follow_s = FOLLOW_SECONDS
+        self.settle_s = SETTLE_SECONDS
         self.enforcement = enforcement
         self._cluster = cluster
         self._namespace = namespace

@@ -1,13 +1,19 @@
 """One pod a trial: allocated, entered through exec, deleted by its uid."""
 
 import asyncio
+from functools import partial
 from typing import IO, Any, override
 
 from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.models.task.config import NetworkPolicy
 
 from harborrl_agent_server.bounded import finish
-from harborrl_agent_server.errors import SandboxLostError, SandboxStartError
+from harborrl_agent_server.errors import (
+    SandboxLostError,
+    SandboxStartError,
+    SandboxTransportError,
+    SandboxUnusableError,
+)
 from harborrl_agent_server.sandboxes.accelerators import gpu_placement
 from harborrl_agent_server.sandboxes.allocating import Allocation
 from harborrl_agent_server.sandboxes.base import ShellSandbox
@@ -42,6 +48,8 @@ class KubernetesSandbox(ShellSandbox):
         self._allocation: Allocation | None = None
         self._ready = False
         self._destroyed = False
+        self._touched = self._phase_network_policies[:1] in ([], [self.network_policy])
+        """Whether an agent may have been here when the network changes next. Harbor lists the agent's phase first."""
 
     @staticmethod
     @override
@@ -127,14 +135,22 @@ class KubernetesSandbox(ShellSandbox):
             return  # Harbor goes back to the first phase's network whatever became of the sandbox
         if self.network.reach.restricted:
             await self.quiesce()
-        await self._faults_noted(lambda: self.network.switch(network_policy, reaches=self._reached))
+        trusted, self._touched = not self._touched, True
+        reaches = partial(self._reached, trusted=trusted)
+        switch = partial(self.network.switch, network_policy, pod=self.name, reaches=reaches, trusted=trusted)
+        await self._faults_noted(switch)
 
-    async def _reached(self) -> str | None:
+    async def _reached(self, *, trusted: bool) -> str | None:
+        """After an agent was here, no failing try is a failing sandbox."""
         if self._allocation is None:
             return None
         try:
             return await reached(self.provider.exec, self.name, self._allocation.view)
         except NoToolError:
+            return None
+        except (SandboxTransportError, SandboxUnusableError):
+            if trusted:
+                raise
             return None
 
     @override

@@ -60,7 +60,10 @@ class Reach:
 
     def covers(self, address: str) -> bool:
         """Whether it stays reachable; everything does from an unrestricted sandbox, as far as we know."""
-        one = ip_network(address)
+        try:
+            one = ip_network(address)
+        except ValueError:  # of a zone, fe80::1%eth0: no policy names one
+            return not self.restricted
         return not self.restricted or any(
             within(one, ip_network(block["cidr"]))
             and not any(within(one, ip_network(without)) for without in block.get("except", ()))

@@ -1,5 +1,6 @@
 """One sandbox's network: proven, resolved and in force before its pod is asked for, and removed with it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
@@ -12,7 +13,7 @@ from harborrl_agent_server.sandboxes import network
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
 from harborrl_agent_server.sandboxes.names import pinned
 from harborrl_agent_server.sandboxes.network import Endpoint, Reach, host_aliases, reach_of
-from harborrl_agent_server.sandboxes.tries import until_cut
+from harborrl_agent_server.sandboxes.tries import until_cut, until_open
 
 Try = Callable[[], Awaitable[str | None]]
 """What the sandbox reaches of the addresses that a probe tries: one of them, or none."""
@@ -45,17 +46,28 @@ class SandboxNetwork:
         if rules := self.reach.rules():
             await self._policy.write(self._ground.own_policy_manifest(self._name, rules))
 
-    async def switch(self, policy: NetworkPolicy, *, reaches: Try) -> None:
-        """To that of another phase; returns when a narrower one is in force, as far as the sandbox can tell."""
-        before, self.reach = self.reach, self._reach(policy)
-        known = await reaches() if self.reach.restricted else None
-        if rules := self.reach.rules():
-            await self._policy.write(self._ground.own_policy_manifest(self._name, rules))
-        await self._ground.relabel(self._name, {network.LABEL: self.reach.labels().get(network.LABEL)})
-        if before.rules() and not rules:
-            await self._policy.remove()
+    async def switch(self, policy: NetworkPolicy, *, pod: str, reaches: Try, trusted: bool) -> None:
+        """To that of another phase, on the running `pod`.
+
+        `trusted`: no agent has been in the sandbox yet. A narrower network is then waited for until the sandbox sees
+        it; what it says later an agent may have arranged, to be thrown away instead of graded.
+        """
+        known = await reaches() if trusted and policy.network_mode is not NetworkMode.PUBLIC else None
+        await self._apply(self._reach(policy), pod)
         if known is not None and not self.reach.covers(known.rpartition(":")[0]):
             await cut_off(reaches, known, self._ground.follow_s)
+        elif not self.reach.restricted:
+            await until_open(reaches, self._ground.settle_s)
+        elif self.reach.rules():
+            await asyncio.sleep(self._ground.settle_s)
+
+    async def _apply(self, reach: Reach, pod: str) -> None:
+        before, self.reach = self.reach, reach
+        if rules := reach.rules():
+            await self._policy.write(self._ground.own_policy_manifest(self._name, rules))
+        await self._ground.relabel(pod, {network.LABEL: reach.labels().get(network.LABEL)})
+        if before.rules() and not rules and not await self._policy.remove():
+            raise SandboxStartError("NetworkNotSwitched", f"the policy {self._name} cannot be deleted; look at the log")
 
     def _hosts(self, policy: NetworkPolicy) -> list[str]:
         return [host for host in policy.allowed_hosts if self._endpoint is None or host != self._endpoint.address]
