@@ -67,7 +67,7 @@ def test_a_change_with_trials_in_flight_moves_new_trials_to_the_new_version_and_
 
     def old_has_gone(pods: list[Manifest]) -> bool:
         """While it goes, note of which server each sandbox is and in what state the old one is."""
-        for box in workspace.kube.objects(PODS, SANDBOXES, f"harborrl.dev/job={NAME},harborrl.dev/role=sandbox"):
+        for box in workspace.kube.objects(PODS, SANDBOXES, f"harborrl.dev/job={NAME},harborrl.dev/trial"):
             seen.setdefault(labels_of(box)["harborrl.dev/agent-server"], set()).add(name_of(box))
         return old_pod not in [name_of(pod) for pod in pods]
 
@@ -77,7 +77,7 @@ def test_a_change_with_trials_in_flight_moves_new_trials_to_the_new_version_and_
     assert job["status"]["attempt"] == 1
     (new_pod,) = [name for name, pod in server_pods(workspace).items() if not is_going(pod)]
     ran = workspace.until_sandboxes_run(NAME, timeout=SECONDS)
-    boxes = workspace.kube.objects(PODS, SANDBOXES, f"harborrl.dev/job={NAME},harborrl.dev/role=sandbox")
+    boxes = workspace.kube.objects(PODS, SANDBOXES, f"harborrl.dev/job={NAME},harborrl.dev/trial")
     assert {labels_of(box)["harborrl.dev/agent-server"] for box in boxes if name_of(box) in ran} <= {new_pod}
 
 

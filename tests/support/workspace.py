@@ -122,7 +122,7 @@ class Workspace:
             mine = [pod for pod in items if not is_going(pod) and status_of(pod).get("phase") == "Running"]
             return [name_of(pod) for pod in mine if name_of(pod) not in besides]
 
-        selector = f"harborrl.dev/job={name},harborrl.dev/job-namespace={self.namespace},harborrl.dev/role=sandbox"
+        selector = f"harborrl.dev/job={name},harborrl.dev/job-namespace={self.namespace},harborrl.dev/trial"
         pods = self.kube.until(lambda items: bool(running(items)), PODS, SANDBOXES, selector=selector, timeout=timeout)
         return frozenset(map(name_of, pods))
 
