@@ -5,7 +5,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, override
 
 import pytest
 from harbor.models.task.config import NetworkMode, NetworkPolicy
@@ -19,6 +19,9 @@ from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvid
 from harborrl_agent_server.sandboxes.probe import TRY, Finding, Proof
 from harborrl_agent_server.sandboxes.probing import probe
 from harborrl_agent_server.settings import Settings
+from support.agent_http import replies
+from support.agent_server import MARKS, stage
+from support.agent_tasks import write_task
 from support.sandbox_api import ENFORCED, RUNNING, Said, SandboxApi, provided, sandbox_of
 
 NO_NETWORK = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
@@ -203,3 +206,28 @@ def test_an_image_without_any_tool_says_so_itself(tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path), "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
     done = subprocess.run(["/bin/sh", "-c", script], env=env, capture_output=True, check=False, timeout=60)  # noqa: S603 - a constant
     assert done.returncode == 9, done
+
+
+class InMemory(KubernetesProvider):
+    """Opens over an API server in memory."""
+
+    @override
+    async def open(self) -> None:
+        await self.start(self.api)
+
+    api: SandboxApi
+
+
+@MARKS[1]
+async def test_a_trial_that_cannot_be_restricted_is_no_training_signal_and_names_the_flag(tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks"
+    write_task(tasks, environment='workdir = "/app"\nnetwork_mode = "no-network"')
+    settings = Settings(tasks_dir=tasks, trials_dir=tmp_path / "trials", sandbox_image="image:1", pod_name="server-1")
+    provider = InMemory(settings, SandboxConfig())
+    provider.api = SandboxApi()
+    provider.enforcement.settle(IGNORED)
+    async with stage(tasks, replies("TASK_DONE"), provider=provider) as server:
+        answer = await server.run()
+        assert (await server.health())["network_policies"] == "ignored: seen"
+    assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxUnavailable", True)
+    assert "--unsafe-ignore-network-policy" in answer["message"]
