@@ -28,20 +28,26 @@ KILL = (
 
 GRADING = "/.harborrl-grading"
 
-QUIESCE = f"kill -9 -1 2>/dev/null; rm -rf /tests {GRADING}; {{ true >{GRADING}; }} 2>/dev/null; :"
-"""Ends every process except process 1 and this shell, drops what was planted for the tests, marks when."""
-
 REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
 
 REFUSED = ".refused"
 
+_EMPTY = f'{{ true >"$f" && echo "not of this grading" >"$f{REFUSED}"; }} 2>/dev/null'
+
+QUIESCE = (
+    f"kill -9 -1 2>/dev/null; rm -rf /tests {GRADING}; "
+    f'for f in {" ".join(REWARDS)}; do [ ! -s "$f" ] || {_EMPTY}; done; {{ true >{GRADING}; }} 2>/dev/null; :'
+)
+"""Ends every process except process 1 and this shell, drops what was planted for the tests, empties rewards, marks
+when. An agent may have seen to it that Harbor's `rm` leaves a reward; nobody is left who could write one again."""
+
 ONLY_FRESH = (
     f"{{ true >{GRADING}-end; }} 2>/dev/null; for f in {' '.join(REWARDS)}; do "
-    f'if [ -e {GRADING} ] && [ -e "$f" ] && {{ [ ! "$f" -nt {GRADING} ] || [ "$f" -nt {GRADING}-end ]; }}; '
-    f'then {{ true >"$f" && echo "not of this grading" >"$f{REFUSED}"; }} 2>/dev/null; fi; done'
+    f'if [ -e {GRADING} ] && [ -e "$f" ] && {{ [ {GRADING} -nt "$f" ] || [ "$f" -nt {GRADING}-end ]; }}; '
+    f"then {_EMPTY}; fi; done"
 )
-"""Empties reward files that were not written between QUIESCE and now: an agent may have seen to it that Harbor's `rm`
-leaves them. Nothing but what a shell has built in, for the same reason."""
+"""Empties reward files that were not written between QUIESCE and now, with nothing but what a shell has built in.
+Of the same time is fresh: busybox compares whole seconds, and many gradings take less."""
 
 IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
