@@ -17,6 +17,8 @@ class Cause(StrEnum):
     FLUSH = "flush"
     CLIENT_GONE = "client_gone"
     SHUTDOWN = "shutdown"
+    SESSION_GONE = "session_gone"
+    """Its session server has ended or was started anew: what the trial earns belongs to no tokens any more."""
     OVERRUN = "overrun"
     """All budgets together are spent and Harbor has not come back."""
 
@@ -26,6 +28,8 @@ class Evidence:
     """What is known of a trial that is over."""
 
     cause: Cause | None = None
+    cause_message: str = ""
+    """What is known beyond the cause."""
     exception: str | None = None
     """Class name of the exception that Harbor recorded first."""
     message: str = ""
@@ -74,6 +78,8 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
     why = f"{seen.exception}: {seen.message}" if seen.exception else None
     if seen.cause in {Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN}:
         return Verdict(ExitStatus.ABORTED, message=f"cancelled: {seen.cause}")
+    if seen.cause is Cause.SESSION_GONE:
+        return Verdict(ExitStatus.MODEL_ENDPOINT_FAILED, message=f"the session is gone: {seen.cause_message}")
     if seen.cause is Cause.OVERRUN:
         return Verdict(
             ExitStatus.SERVER_ERROR,
