@@ -31,7 +31,8 @@ ANSWER_SECONDS = 300.0
 
 AWAY_SECONDS = 30.0
 
-TASK = "count-steps"
+TASKS = {"count-steps": "", "count-steps-apart": '\nnetwork_mode = "no-network"'}
+"""With what each says of its network: each sandbox of the second has a NetworkPolicy of its own."""
 
 
 class End(StrEnum):
@@ -145,7 +146,7 @@ class Chaos:
 
     def body(self, played: Played) -> dict[str, Any]:
         return {
-            "instance_id": TASK,
+            "instance_id": list(TASKS)[played.steps % len(TASKS)],
             "base_url": f"{self._model_url}/sessions/{played.name}/v1",
             "session_server_id": self._model_url.removeprefix("http://"),
             "session_server_instance_id": self.model.instance,
@@ -183,7 +184,8 @@ class Chaos:
 
 async def played(*, seed: int, trials: int, slots: int, folder: Path, namespace: str, image: str) -> Chaos:
     """The whole run; nothing of it is left on this machine or, when it went well, on the cluster."""
-    write_task(folder / "tasks", TASK, instruction="Take the steps.", verify=VERIFY)
+    for name, network in TASKS.items():
+        write_task(folder / "tasks", name, verify=VERIFY, environment=f'workdir = "/app"{network}')
     cluster = await Cluster.connect()
     lives = Lives(folder, namespace, image, slots)
     chaos = Chaos(seed, trials, lives, Sandboxes(cluster, namespace))
