@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
-from harbor.models.trial.paths import EnvironmentPaths
 
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import (
@@ -34,8 +33,6 @@ TRANSFER_SECONDS = 300.0
 """Harbor sets no limit of its own, and a transfer that hangs would hold the trial's slot for ever."""
 
 KILL_SECONDS = 10.0
-
-VERIFIER_DIR = str(EnvironmentPaths().verifier_dir)
 
 
 class ShellSandbox(BaseEnvironment):
@@ -213,19 +210,11 @@ class ShellSandbox(BaseEnvironment):
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         with tempfile.TemporaryFile() as file:
-            first = f"{commands.ONLY_FRESH}; " if source_dir == VERIFIER_DIR else ""
-            pack = f"{first}export LC_ALL=C; exec tar -cf - -C {shlex.quote(source_dir)} ."
+            pack = f"export LC_ALL=C; exec tar -cf - -C {shlex.quote(source_dir)} ."
             await self._download([commands.SHELL, "-c", pack], file)
             refused = await asyncio.to_thread(archives.unpack, file, Path(target_dir), limit=TRANSFER_LIMIT)
         if refused:
             self.scope.warnings.append(f"{source_dir}: left out unsafe names {', '.join(map(repr, refused[:5]))}")
-        if source_dir == VERIFIER_DIR:
-            self._tell_refused(Path(target_dir))
-
-    def _tell_refused(self, folder: Path) -> None:
-        for path in folder.glob(f"reward.*{commands.REFUSED}"):
-            name = path.name.removesuffix(commands.REFUSED)
-            self.scope.warnings.append(f"{name} was not written while the trial was graded, so it does not count")
 
     async def _download(self, argv: list[str], file: IO[bytes]) -> None:
         async def receive() -> None:
