@@ -185,7 +185,10 @@ def ends_with_us() -> tuple[str, ...]:
 
 
 def spawn(program: Program, log: Path, launcher: tuple[str, ...] = ()) -> int:
-    """Starts a program in a session of its own, so that the end of our terminal or process is not its end."""
+    """Starts a program in a session of its own, so that the end of our terminal or process is not its end.
+
+    It gets none of our caller's open files: with the descriptor of a lock it would hold that for as long as it runs.
+    """
     argv = (*launcher, *program.argv)
     return os.posix_spawn(
         argv[0],
@@ -196,8 +199,20 @@ def spawn(program: Program, log: Path, launcher: tuple[str, ...] = ()) -> int:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inheritable()),
         ],
     )
+
+
+def inheritable() -> list[int]:
+    """Descriptors beyond standard error that a program would get from us; Python's own are not among them."""
+    found = []
+    for entry in (PROC / "self" / "fd").iterdir():
+        descriptor = int(entry.name)
+        with contextlib.suppress(OSError):  # that of the listing itself
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                found.append(descriptor)
+    return found
 
 
 def reap(pid: int) -> None:

@@ -1,9 +1,11 @@
 """The answer of a run: from its trial's evidence, or without a trial."""
 
+from dataclasses import replace
+
 from harborrl_agent_server.agents.registry import InvalidAgentError
 from harborrl_agent_server.contract import ExitStatus, RunResponse
 from harborrl_agent_server.endpoints import EndpointRefusedError
-from harborrl_agent_server.outcomes import Verdict, judge
+from harborrl_agent_server.outcomes import Cause, Evidence, Verdict, judge
 from harborrl_agent_server.run import Run
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError
@@ -31,7 +33,9 @@ def refusal(status: ExitStatus, message: str) -> RunResponse:
 def not_admitted(run: Run, now: float, settings: Settings) -> RunResponse:
     """Of a run that never had a slot."""
     waited = now - run.registered
-    if run.cause is not None:
+    if run.cause is Cause.SESSION_GONE:
+        answer = response_from(judge(Evidence(cause=run.cause, cause_message=run.cause_message)))
+    elif run.cause is not None:
         answer = refusal(ExitStatus.ABORTED, f"cancelled while queued: {run.cause}")
     else:
         answer = refusal(
@@ -46,7 +50,9 @@ def not_admitted(run: Run, now: float, settings: Settings) -> RunResponse:
 
 def of_trial(run: Run, trial: TrialRun, settings: Settings) -> RunResponse:
     """Of a trial that is over, or that will not end."""
-    evidence = trial.evidence(run.cause, agent_timeout_s=settings.budgets.agent_timeout_s)
+    evidence = replace(
+        trial.evidence(run.cause, agent_timeout_s=settings.budgets.agent_timeout_s), cause_message=run.cause_message
+    )
     verdict = judge(evidence, reward_key=settings.reward_key)
     answer = response_from(verdict)
     answer.trial_name = trial.name

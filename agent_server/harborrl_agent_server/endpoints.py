@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+import httpx
+
 from harborrl_agent_server.errors import StartupError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -86,11 +88,15 @@ def checked_endpoint(base_url: str | None, rules: HostRules) -> str:
     """
     if not base_url:
         raise EndpointRefusedError("base_url is missing: this agent asks a model; send the session's URL")
+    if not base_url.isprintable() or " " in base_url:
+        # Python's parser drops line ends and tabs, and the client of the requests fails on what is left of them.
+        raise EndpointRefusedError(f"base_url {shown(base_url)}: blanks and control characters are in no address")
     try:
         parts = urlsplit(base_url)
         host = (parts.hostname or "").rstrip(".").lower()
         parts.port  # noqa: B018 - raises where there is no such port
-    except ValueError as error:
+        httpx.URL(base_url)  # refuses more than that: what it refuses in a trial would be the policy's zero
+    except (ValueError, httpx.InvalidURL) as error:
         raise EndpointRefusedError(f"base_url {shown(base_url)}: {error}") from error
     if parts.scheme not in {"http", "https"} or not host:
         raise EndpointRefusedError(f"base_url {shown(base_url)}: only http:// and https:// URLs with a host")

@@ -17,6 +17,8 @@ class Cause(StrEnum):
     FLUSH = "flush"
     CLIENT_GONE = "client_gone"
     SHUTDOWN = "shutdown"
+    SESSION_GONE = "session_gone"
+    """Its session server has ended or was started anew: what the trial earns belongs to no tokens any more."""
     OVERRUN = "overrun"
     """All budgets together are spent and Harbor has not come back."""
 
@@ -26,6 +28,8 @@ class Evidence:
     """What is known of a trial that is over."""
 
     cause: Cause | None = None
+    cause_message: str = ""
+    """What is known beyond the cause."""
     exception: str | None = None
     """Class name of the exception that Harbor recorded first."""
     message: str = ""
@@ -72,13 +76,8 @@ Nothing that a policy does in its sandbox ends in one of them."""
 def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa: PLR0911 - a table
     """The verdict on a trial; the first line that applies decides."""
     why = f"{seen.exception}: {seen.message}" if seen.exception else None
-    if seen.cause in {Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN}:
-        return Verdict(ExitStatus.ABORTED, message=f"cancelled: {seen.cause}")
-    if seen.cause is Cause.OVERRUN:
-        return Verdict(
-            ExitStatus.SERVER_ERROR,
-            message="the trial outlived all its budgets and was removed; look at the server's log",
-        )
+    if seen.cause is not None:
+        return ended_from_outside(seen.cause, seen.cause_message)
     if seen.fault == "SandboxResourceError":
         return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)
     if not seen.agent_started:
@@ -98,6 +97,17 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
     if seen.fault is not None and broke:
         return Verdict(ExitStatus.SANDBOX_LOST, message=f"{seen.fault}: {seen.fault_message}")
     return graded(seen, reward_key=reward_key)
+
+
+def ended_from_outside(cause: Cause, message: str) -> Verdict:
+    match cause:
+        case Cause.FLUSH | Cause.CLIENT_GONE | Cause.SHUTDOWN:
+            return Verdict(ExitStatus.ABORTED, message=f"cancelled: {cause}")
+        case Cause.SESSION_GONE:
+            return Verdict(ExitStatus.MODEL_ENDPOINT_FAILED, message=f"the session is gone: {message}")
+        case Cause.OVERRUN:
+            said = "the trial outlived all its budgets and was removed; look at the server's log"
+            return Verdict(ExitStatus.SERVER_ERROR, message=said)
 
 
 def graded(seen: Evidence, *, reward_key: str | None) -> Verdict:

@@ -19,6 +19,8 @@ class Run:
     """As in `sessions.run_id`."""
     registered: float
     cause: Cause | None = None
+    cause_message: str = ""
+    """For people; empty where the cause says it all."""
     phase: Phase = Phase.QUEUED
     entered: dict[Phase, float] = field(default_factory=dict)
     """When each phase began, in the order in which they were entered."""
@@ -54,11 +56,11 @@ class Run:
             self.entered.pop(phase, None)
             self.entered[phase] = now
 
-    def cancel(self, cause: Cause) -> bool:
+    def cancel(self, cause: Cause, message: str = "") -> bool:
         """End the run; the first cause stands, later ones change nothing. Whether this was the first."""
         if self.cause is not None or self.ended.is_set():
             return False
-        self.cause = cause
+        self.cause, self.cause_message = cause, message
         self._cancelled.set()
         return True
 

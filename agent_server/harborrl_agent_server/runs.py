@@ -23,6 +23,7 @@ from harborrl_agent_server.phases import Phase
 from harborrl_agent_server.reaper import Reaper
 from harborrl_agent_server.run import Run
 from harborrl_agent_server.scope import SandboxProvider
+from harborrl_agent_server.session_watch import SessionWatch
 from harborrl_agent_server.sessions import SessionTakenError, recorded_answer, run_id, trial_name
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.snapshot import SHOWN, Snapshot, view
@@ -62,6 +63,7 @@ class Runs:
         self.outcomes: Counter[str] = Counter()
         self.draining = False
         """No new runs: those that are live are about to be cancelled, or the last that this server will see."""
+        self.sessions = SessionWatch(gateway.client, settings.session_look_s)
         self.reaper = Reaper(self._enter, settings.budgets)
         self._clock = clock
         self._finished: deque[Run] = deque(maxlen=REMEMBERED)
@@ -115,6 +117,7 @@ class Runs:
         name = request.agent_name or self.settings.agent_name
         run = Run(request, name, id=run_id(request), registered=self._clock())
         self.live.add(run)
+        self.sessions.follow(run)
         keep(self._life(run))
         return run
 
@@ -145,6 +148,7 @@ class Runs:
         try:
             self._account_for(run, answer)
         finally:
+            self.sessions.forget(run)
             run.forget_the_work()
             self.live.discard(run)
             self._finished.append(run)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from harborrl_agent_server.contract import RunRequest, RunResponse
 
-SESSION_URL = re.compile(r"https?://(?P<host>[^/]+)/sessions/(?P<session>[^/]+)/v1/?", re.IGNORECASE)
+SESSION_URL = re.compile(r"(?P<server>https?://(?P<host>[^/]+))/sessions/(?P<session>[^/]+)/v1/?", re.IGNORECASE)
 
 RECORD = "run.json"
 """In a trial's directory: the request without the data set's row, and our answer. Written when the trial is over."""
@@ -31,6 +31,12 @@ def run_id(request: RunRequest) -> str:
     # The host of one session server may be written differently; its instance is the same.
     server = request.session_server_instance_id or found["host"]
     return hashlib.sha256(f"{server} {found['session']}".encode()).hexdigest()[:12]
+
+
+def server_of(request: RunRequest) -> str | None:
+    """The session server's own address; None where the URL names no session, or carries what is nobody's address."""
+    found = SESSION_URL.fullmatch(request.base_url or "")
+    return None if found is None or set("@?#") & set(found["host"]) else found["server"]
 
 
 def trial_name(instance_id: str, run: str) -> str:

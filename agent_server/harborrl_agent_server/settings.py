@@ -84,6 +84,8 @@ class Settings:
     """The Deployment that this pod belongs to, in the job's namespace; empty: none, so nothing replaces this server."""
     heartbeat_s: float = 30
     """Between two spaces that keep the connection of a waiting `/run` alive; 0: none are sent."""
+    session_look_s: float = 10
+    """Between two looks whether a session server is still the one that its trials' sessions were opened on."""
     reap_interval_s: float = 15
     """Between two tries to remove what is left of trials that did not end."""
     keep_trials: int = 10_000

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from support.kube import DEPLOYMENTS, PODS, SERVICES, Manifest, condition, is_going, labels_of, name_of, status_of
@@ -14,12 +15,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 NAME = "rolling"
 ROLLOUTS = 8
 SECONDS = 420
+DASHBOARD = 8080
 VERSION = "harborrl.dev/agent-version"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _run(workspace: Workspace) -> Iterator[None]:
-    workspace.apply(example("job.yaml", {"trainer.config.numRollout": ROLLOUTS}, name=NAME))
+    changes = {"trainer.config.numRollout": ROLLOUTS, "agentServer.dashboardPort": DASHBOARD}
+    workspace.apply(example("job.yaml", changes, name=NAME))
     yield
     workspace.delete(NAME)
     workspace.until_held(lambda held: not held, NAME, timeout=90)
@@ -52,6 +55,20 @@ def until_reason(workspace: Workspace, *reasons: str) -> Manifest:
     return workspace.until_job(
         NAME, lambda job: condition(job, "AgentServerReady")["reason"] in reasons, timeout=SECONDS
     )
+
+
+def test_the_dashboard_is_reached_through_a_port_forward_and_shows_the_trials_that_run(workspace: Workspace) -> None:
+    running = workspace.until_sandboxes_run(NAME, timeout=SECONDS)
+    boxes = workspace.kube.objects(PODS, SANDBOXES, f"harborrl.dev/job={NAME},harborrl.dev/trial")
+    trials = {labels_of(box)["harborrl.dev/trial"] for box in boxes if name_of(box) in running}
+    (pod,) = server_pods(workspace)
+    with workspace.kubectl.forwarded(pod, DASHBOARD) as url, httpx.Client(trust_env=False, timeout=30) as client:
+        page = client.get(url)
+        facts, state = (client.get(f"{url}/api/{name}").json() for name in ("facts", "state"))
+    assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (200, "text/html")
+    assert NAME in json.dumps(facts)
+    assert trials
+    assert [trial for trial in trials if trial not in json.dumps(state)] == []
 
 
 def test_a_change_with_trials_in_flight_moves_new_trials_to_the_new_version_and_lets_the_old_ones_end(

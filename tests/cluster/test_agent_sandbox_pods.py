@@ -164,6 +164,18 @@ async def test_an_agent_that_empties_its_sandbox_is_graded_zero_and_not_thrown_a
     assert "could not run the command" in answer["message"]
 
 
+async def test_an_agent_that_ends_its_sandbox_is_graded_zero_and_not_thrown_away(
+    provider: KubernetesProvider, settings: Settings, tmp_path: Path
+) -> None:
+    tasks = tmp_path / "tasks"
+    write_task(tasks)
+    script = replies("```sh\nkill 1; sleep 30\n```", "TASK_DONE")
+    async with stage(tasks, script, provider=provider, budgets=settings.budgets) as server:
+        answer = await server.run()
+    assert (answer["exit_status"], answer["eval_report"]) == ("AgentError", {"reward": 0.0})
+    assert "a process of its own ended it" in answer["message"]
+
+
 async def test_a_server_whose_job_is_gone_removes_the_jobs_anchor(cluster: Cluster, settings: Settings) -> None:
     job = JobIdentity("nowhere", "no-such-job", uuid4().hex)
     provider = trusting(replace(settings, job=job))

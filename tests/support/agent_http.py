@@ -46,8 +46,19 @@ class SessionServer:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[dict[str, Any]] = []
+        self.instance: str | None = None
+        """What its health report names; None: it has no such report."""
+        self.looks = 0
+        """Questions for its health."""
         self.app = FastAPI()
+        self.app.get("/health", response_model=None)(self.health)
         self.app.post("/sessions/{session}/v1/chat/completions", response_model=None)(self.complete)
+
+    async def health(self) -> Response:
+        self.looks += 1
+        if self.instance is None:
+            return Response(status_code=404)
+        return JSONResponse({"status": "ok", "session_server_instance_id": self.instance})
 
     async def complete(self, session: str, request: Request) -> Response:
         body = {**await request.json(), "session": session}

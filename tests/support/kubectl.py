@@ -43,6 +43,21 @@ class Kubectl:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self.ok("apply", "--filename", "-", stdin=json.dumps(listed))
 
+    @contextmanager
+    def forwarded(self, pod: str, port: int) -> Iterator[str]:
+        """The address on this machine under which a pod's port answers."""
+        command = self._command("port-forward", f"pod/{pod}", f":{port}", "--address=127.0.0.1")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as forward:  # noqa: S603 - a list, no shell
+            try:
+                assert forward.stdout is not None
+                assert forward.stderr is not None
+                # It says that it forwards from HOST:PORT to the pod.
+                told = forward.stdout.readline().split()
+                assert told, f"kubectl port-forward {pod}: {forward.stderr.read()}"
+                yield f"http://{told[2]}"
+            finally:
+                forward.terminate()
+
     def _command(self, *arguments: str) -> list[str]:
         return [self.program, "--kubeconfig", self.kubeconfig, "--namespace", self.namespace, *arguments]
 

@@ -116,13 +116,14 @@ class Workspace:
     def until_sandboxes_run(
         self, name: str, *, besides: frozenset[str] = frozenset(), timeout: float
     ) -> frozenset[str]:
-        """Names of the job's sandboxes once one runs that is not in `besides`."""
+        """Names of the sandboxes of the job's trials once one runs that is not in `besides`."""
 
         def running(items: list[Manifest]) -> list[str]:
             mine = [pod for pod in items if not is_going(pod) and status_of(pod).get("phase") == "Running"]
             return [name_of(pod) for pod in mine if name_of(pod) not in besides]
 
-        selector = f"harborrl.dev/job={name},harborrl.dev/job-namespace={self.namespace},harborrl.dev/trial"
+        # Others with the role are no trial's: they try whether the cluster enforces policies, say.
+        selector = f"{self._in_sandboxes(name)},harborrl.dev/role=sandbox,harborrl.dev/trial"
         pods = self.kube.until(lambda items: bool(running(items)), PODS, SANDBOXES, selector=selector, timeout=timeout)
         return frozenset(map(name_of, pods))
 

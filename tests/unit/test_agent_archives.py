@@ -2,20 +2,103 @@
 
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harborrl_agent_server.sandboxes.archives import unpack
+from harborrl_agent_server.sandboxes.archives import BadArchiveError, unpack
 from harborrl_agent_server.sandboxes.streams import TransferTooLargeError
+
+GOOD = "good"
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+def archive_of(*members: tarfile.TarInfo, content: bytes = b"x" * 2000) -> io.BytesIO:
+    """Regular files have the content; the last member is a harmless file."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for info in (*members, member(GOOD)):
+            info.size = len(content) if info.isreg() else 0
+            tar.addfile(info, io.BytesIO(content) if info.isreg() else None)
+    archive.seek(0)
+    return archive
 
 
 def test_a_flood_of_empty_files_is_cut_off(tmp_path: Path) -> None:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for number in range(12):
-            tar.addfile(tarfile.TarInfo(f"empty-{number}"))
-    archive.seek(0)
+    archive = archive_of(*(member(f"empty-{number}") for number in range(12)), content=b"")
     with pytest.raises(TransferTooLargeError):
         unpack(archive, tmp_path, limit=1024, members=10)
     assert len(list(tmp_path.iterdir())) == 10
+
+
+def test_more_bytes_than_the_limit_are_cut_off_before_they_are_written(tmp_path: Path) -> None:
+    with pytest.raises(TransferTooLargeError):
+        unpack(archive_of(), tmp_path, limit=1999)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        member("../escaped"),
+        member("a/../../escaped"),
+        member("pipe", tarfile.FIFOTYPE),
+        member("disk", tarfile.BLKTYPE),
+        member("terminal", tarfile.CHRTYPE),
+        member("link", tarfile.SYMTYPE, "/etc/passwd"),
+        member("link", tarfile.SYMTYPE, "../../etc/passwd"),
+        member("hard", tarfile.LNKTYPE, "/etc/passwd"),
+        member("hard", tarfile.LNKTYPE, "../outside"),
+    ],
+    ids=lambda info: f"{info.name} {info.type!r} {info.linkname}",
+)
+def test_a_hostile_member_costs_only_itself(tmp_path: Path, hostile: tarfile.TarInfo) -> None:
+    (tmp_path / "outside").write_text("ours")
+    target = tmp_path / "target"
+    assert unpack(archive_of(hostile), target, limit=10_000) == [hostile.name]
+    assert [path.name for path in target.rglob("*") if path.is_file()] == [GOOD]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "target"]
+
+
+def test_an_absolute_name_lands_inside(tmp_path: Path) -> None:
+    assert unpack(archive_of(member("/tmp/absolute-4711")), tmp_path, limit=10_000) == []  # noqa: S108 - of the archive
+    assert (tmp_path / "tmp" / "absolute-4711").is_file()
+
+
+def test_nothing_is_written_through_a_link_that_an_earlier_member_made(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("ours")
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "a").symlink_to(outside)
+    unpack(archive_of(member("a")), target, limit=10_000)
+    assert outside.read_text() == "ours"
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(lambda whole: whole[:100], id="within the first header"),
+        pytest.param(lambda whole: whole[:1000], id="within a member's content"),
+        pytest.param(lambda whole: whole[: 512 + 2048], id="between two members"),
+        pytest.param(lambda whole: whole[: 512 + 2048 + 300], id="within the second header"),
+        pytest.param(lambda whole: whole[: 2 * (512 + 2048)], id="before the marks of its end"),
+        pytest.param(lambda _: b"", id="before it began"),
+        pytest.param(lambda _: b"tar: command not found\n" * 100, id="no archive"),
+    ],
+)
+def test_half_an_archive_is_never_taken_for_a_whole_one(tmp_path: Path, cut: Callable[[bytes], bytes]) -> None:
+    whole = archive_of(member("first")).getvalue()
+    with pytest.raises(BadArchiveError):
+        unpack(io.BytesIO(cut(whole)), tmp_path, limit=10_000)
+
+
+def test_a_whole_archive_without_the_padding_of_a_tape_is_whole(tmp_path: Path) -> None:
+    whole = archive_of(member("first")).getvalue()
+    assert unpack(io.BytesIO(whole[: 2 * (512 + 2048) + 1024]), tmp_path, limit=10_000) == []

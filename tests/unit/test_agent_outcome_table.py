@@ -18,6 +18,7 @@ EVIDENCE: dict[str, list[Evidence]] = {
     "flushed, client gone, server stopping": [
         replace(GRADED, cause=cause) for cause in (Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN)
     ],
+    "its session server ended or was started anew": [replace(GRADED, cause=Cause.SESSION_GONE)],
     "all budgets together spent": [replace(GRADED, cause=Cause.OVERRUN)],
     "sandbox killed by its own memory or storage limit": [
         replace(ACTED, fault="SandboxResourceError"),

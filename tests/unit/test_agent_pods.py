@@ -6,8 +6,9 @@ import pytest
 from harbor.models.task.config import EnvironmentConfig
 from pydantic import ValidationError
 
-from harborrl_agent_server.errors import SandboxStartError
+from harborrl_agent_server.errors import SandboxStartError, SandboxUnusableError
 from harborrl_agent_server.sandboxes.images import SandboxConfig, image_of, quantity, resources_of
+from harborrl_agent_server.sandboxes.pod_exec import loss_error
 from harborrl_agent_server.sandboxes.pods import State, judge, labels_for, sandbox_name, sandbox_pod
 from harborrl_agent_server.settings import JobIdentity
 
@@ -80,6 +81,37 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 def test_a_status_is_judged(seen: dict[str, Any], state: State, reason: str, own_limits: bool) -> None:
     verdict = judge(seen)
     assert (verdict.state, verdict.reason, verdict.own_limits) == (state, reason, own_limits)
+
+
+def told_to_end(**status: Any) -> dict[str, Any]:
+    """Its process 1 ended as it does on SIGTERM."""
+    return pod(containerStatuses=[{"state": {"terminated": {"reason": "Completed", "exitCode": 0}}}], **status)
+
+
+DELETED = {"metadata": {"name": "sb", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "by_itself"),
+    [
+        pytest.param(told_to_end(phase="Succeeded"), True, id="by a process of its own"),
+        pytest.param(told_to_end(phase="Running"), True, id="the same, before the phase says it"),
+        pytest.param(told_to_end(phase="Running") | DELETED, False, id="by somebody who deleted the pod"),
+        pytest.param(told_to_end(phase="Failed", reason="Terminated"), False, id="by the shutdown of its node"),
+        pytest.param(told_to_end(phase="Failed", reason="Preempting"), False, id="by a pod that the node needed more"),
+        pytest.param(told_to_end(phase="Succeeded", conditions=[PREEMPTED]), False, id="by the scheduler"),
+        pytest.param(ended("Error"), False, id="by a signal from outside"),
+        pytest.param(LIMITED | ended("OOMKilled"), False, id="by its limits"),
+    ],
+)
+def test_a_sandbox_that_its_own_processes_ended_is_told_from_one_that_was_taken(
+    seen: dict[str, Any], by_itself: bool
+) -> None:
+    verdict = judge(seen)
+    assert (verdict.state, verdict.by_itself) == (State.FAILED, by_itself)
+    error = loss_error("sb", verdict)
+    assert isinstance(error, SandboxUnusableError) is by_itself
 
 
 def test_a_running_pod_that_is_gone_is_lost() -> None:

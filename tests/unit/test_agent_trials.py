@@ -231,14 +231,34 @@ async def test_a_reward_that_the_agent_planted_is_not_taken(tasks: Path) -> None
 SHIM = "rm -f /usr/local/bin/rm; printf '#!/bin/sh\\n' >/usr/local/bin/rm; chmod +x /usr/local/bin/rm"
 
 
-@pytest.mark.parametrize("when", ["", "; touch -d 2099-01-01 /logs/verifier/reward.txt"], ids=["old", "of the future"])
-async def test_a_planted_reward_that_survives_its_removal_is_not_taken(tasks: Path, when: str) -> None:
+PLANTED = "/logs/verifier/reward.txt"
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(f"echo 1 >{PLANTED}", id="a file"),
+        pytest.param(f"echo 1 >{PLANTED}; touch -d 2099-01-01 {PLANTED}", id="a file of the future"),
+        pytest.param(f"echo 1 >{PLANTED}; chmod 0 {PLANTED}", id="a file that nobody may write"),
+        pytest.param(f"echo 1 >/logs/verifier/x; ln -s x {PLANTED}", id="a link to a file"),
+        pytest.param(f"mkfifo {PLANTED}", id="a pipe that nobody reads"),
+        pytest.param(f"mkdir {PLANTED}", id="a folder"),
+    ],
+)
+async def test_a_planted_reward_that_survives_its_removal_is_not_taken_and_costs_no_trial(
+    tasks: Path, plant: str
+) -> None:
     write_task(tasks, "planted", verify=":")
-    plant = sh(f"{SHIM}; echo 1 >/logs/verifier/reward.txt{when}")
-    async with stage(tasks, replies(plant, "TASK_DONE")) as server:
+    async with stage(tasks, replies(sh(f"{SHIM}; {plant}"), "TASK_DONE")) as server:
         answer = await server.run(instance_id="planted")
-    assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0)
-    assert "reward.txt was not written while the trial was graded, so it does not count" in answer["warnings"]
+    assert (answer["exit_status"], answer["reward"], answer["infra_failure"]) == ("VerifierError", 0.0, False)
+
+
+async def test_what_the_verifier_adds_to_a_planted_reward_counts_alone(tasks: Path) -> None:
+    write_task(tasks, "appends", verify=f"echo 0.5 >>{PLANTED}")
+    async with stage(tasks, replies(sh(f"{SHIM}; echo 1 >{PLANTED}"), "TASK_DONE")) as server:
+        answer = await server.run(instance_id="appends")
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 0.5)
 
 
 async def test_a_sandbox_that_never_starts_is_no_number(tasks: Path) -> None:

@@ -1,5 +1,6 @@
 """Transfers as tar archives: what goes in carries no foreign owner, what comes out cannot leave its directory."""
 
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -10,6 +11,9 @@ from harborrl_agent_server.sandboxes.streams import TransferTooLargeError
 MEMBER_LIMIT = 20_000
 """Names in one download. An agent can make a million empty files under /logs, and a shared volume takes a millisecond
 or more for each: an hour in a thread that nothing can cancel."""
+
+
+CHANGED = re.compile(r"tar: .*: (file changed as we read it|File removed before we read it|File shrank by .*)")
 
 
 class BadArchiveError(Exception):
@@ -50,9 +54,23 @@ def unpack(archive: IO[bytes], target: Path, *, limit: int, members: int = MEMBE
                     tar.extract(member, target, filter="data")
                 except (tarfile.FilterError, OSError):
                     refused.append(member.name)
+            _refuse_half(archive, tar.offset)
     except tarfile.ReadError as error:
         raise BadArchiveError(f"the sandbox sent no whole tar archive: {error}") from error
     return refused
+
+
+def only_changed(code: int, said: str) -> bool:
+    """Whether all that `tar` says is that files were written to meanwhile: GNU's then ends with 1, its work done."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    return code == 1 and bool(lines) and all(CHANGED.fullmatch(line) for line in lines)
+
+
+def _refuse_half(archive: IO[bytes], end: int) -> None:
+    """Python's reader takes an archive that breaks off between two members for a whole one."""
+    archive.seek(end)
+    if archive.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+        raise BadArchiveError("the sandbox sent the beginning of a tar archive and not its end")
 
 
 def write_file(content: IO[bytes], target: Path) -> None:

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
-from harbor.models.trial.paths import EnvironmentPaths
 
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import (
@@ -34,8 +33,6 @@ TRANSFER_SECONDS = 300.0
 """Harbor sets no limit of its own, and a transfer that hangs would hold the trial's slot for ever."""
 
 KILL_SECONDS = 10.0
-
-VERIFIER_DIR = str(EnvironmentPaths().verifier_dir)
 
 
 class ShellSandbox(BaseEnvironment):
@@ -155,9 +152,15 @@ class ShellSandbox(BaseEnvironment):
         await self.stream(commands.kill(pid_file), stdin=None, stdout=_ignore, stderr=_ignore)
 
     async def _plain(
-        self, argv: list[str], *, limit_s: float, stdin: IO[bytes] | None = None, stdout: Sink | None = None
+        self,
+        argv: list[str],
+        *,
+        limit_s: float,
+        stdin: IO[bytes] | None = None,
+        stdout: Sink | None = None,
+        excused: Callable[[int, str], bool] = lambda _code, _said: False,
     ) -> None:
-        """Run one of our own commands: anything but exit code 0 in time is an error that shows what it said."""
+        """Run one of our own commands: an exit code but 0 is an error that shows what it said, unless it is excused."""
         err = Capture(16 * 1024)
         try:
             async with asyncio.timeout(limit_s):
@@ -166,7 +169,7 @@ class ShellSandbox(BaseEnvironment):
             raise SandboxTransportError(
                 f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
             ) from error
-        if code:
+        if code and not excused(code, err.text()):
             raise RuntimeError(
                 f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}"
             )
@@ -207,24 +210,18 @@ class ShellSandbox(BaseEnvironment):
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         with tempfile.TemporaryFile() as file:
-            first = f"{commands.ONLY_FRESH}; " if source_dir == VERIFIER_DIR else ""
-            await self._download([commands.SHELL, "-c", f"{first}exec tar -cf - -C {shlex.quote(source_dir)} ."], file)
+            pack = f"export LC_ALL=C; exec tar -cf - -C {shlex.quote(source_dir)} ."
+            await self._download([commands.SHELL, "-c", pack], file)
             refused = await asyncio.to_thread(archives.unpack, file, Path(target_dir), limit=TRANSFER_LIMIT)
         if refused:
             self.scope.warnings.append(f"{source_dir}: left out unsafe names {', '.join(map(repr, refused[:5]))}")
-        if source_dir == VERIFIER_DIR:
-            self._tell_refused(Path(target_dir))
-
-    def _tell_refused(self, folder: Path) -> None:
-        for path in folder.glob(f"reward.*{commands.REFUSED}"):
-            name = path.name.removesuffix(commands.REFUSED)
-            self.scope.warnings.append(f"{name} was not written while the trial was graded, so it does not count")
 
     async def _download(self, argv: list[str], file: IO[bytes]) -> None:
         async def receive() -> None:
             file.seek(0)
             file.truncate()
-            await self._plain(argv, limit_s=TRANSFER_SECONDS, stdout=FileSink(file, TRANSFER_LIMIT))
+            sink = FileSink(file, TRANSFER_LIMIT)
+            await self._plain(argv, limit_s=TRANSFER_SECONDS, stdout=sink, excused=archives.only_changed)
 
         await self._faults_noted(lambda: self._twice(receive))
         file.seek(0)

@@ -26,28 +26,18 @@ KILL = (
 )
 """The file may not be written yet when a command is cut off at once. dash wants `-9`, not `-KILL --`."""
 
-GRADING = "/.harborrl-grading"
-
 REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
 
-REFUSED = ".refused"
-
-_EMPTY = f'{{ true >"$f" && echo "not of this grading" >"$f{REFUSED}"; }} 2>/dev/null'
-
 QUIESCE = (
-    f"kill -9 -1 2>/dev/null; rm -rf /tests {GRADING}; "
-    f'for f in {" ".join(REWARDS)}; do [ ! -s "$f" ] || {_EMPTY}; done; {{ true >{GRADING}; }} 2>/dev/null; :'
+    "kill -9 -1 2>/dev/null; rm -rf /tests; "
+    f'for f in {" ".join(REWARDS)}; do [ -f "$f" ] && {{ true >"$f"; }} 2>/dev/null; done; :'
 )
-"""Ends every process except process 1 and this shell, drops what was planted for the tests, empties rewards, marks
-when. An agent may have seen to it that Harbor's `rm` leaves a reward; nobody is left who could write one again."""
+"""Ends every process except process 1 and this shell, and drops what was planted for the tests.
 
-ONLY_FRESH = (
-    f"{{ true >{GRADING}-end; }} 2>/dev/null; for f in {' '.join(REWARDS)}; do "
-    f'if [ -e {GRADING} ] && [ -e "$f" ] && {{ [ {GRADING} -nt "$f" ] || [ "$f" -nt {GRADING}-end ]; }}; '
-    f"then {_EMPTY}; fi; done"
-)
-"""Empties reward files that were not written between QUIESCE and now, with nothing but what a shell has built in.
-Of the same time is fresh: busybox compares whole seconds, and many gradings take less."""
+Rewards are emptied by the shell itself: an agent may have seen to it that Harbor's `rm` leaves them. Times of files
+would tell less: busybox compares whole seconds, and a verifier takes a part of one. A pipe, which would hold the shell,
+stays.
+"""
 
 IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""

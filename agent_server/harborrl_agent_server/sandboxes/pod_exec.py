@@ -5,7 +5,12 @@ from typing import IO
 
 import aiohttp
 
-from harborrl_agent_server.errors import SandboxLostError, SandboxResourceError, SandboxTransportError
+from harborrl_agent_server.errors import (
+    SandboxLostError,
+    SandboxResourceError,
+    SandboxTransportError,
+    SandboxUnusableError,
+)
 from harborrl_agent_server.sandboxes import wire
 from harborrl_agent_server.sandboxes.base import chunks
 from harborrl_agent_server.sandboxes.cluster import Cluster
@@ -86,6 +91,8 @@ def loss_error(name: str, verdict: Verdict) -> Exception:
     said = f"sandbox {name}: {verdict.reason}, {verdict.message}"
     if verdict.own_limits:
         return SandboxResourceError(f"{said}; the task's memory or storage is all a trial may use")
+    if verdict.by_itself:
+        return SandboxUnusableError(f"{said} Nobody deleted it: a process of its own ended it")
     return SandboxLostError(f"{said}; the trial has to run again")
 
 

@@ -49,6 +49,8 @@ class Verdict:
     message: str = ""
     own_limits: bool = False
     """Killed for what it used: memory or ephemeral storage."""
+    by_itself: bool = False
+    """Its first process was told to end by one of its own: nobody had asked the cluster for that."""
 
 
 def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR0911 - a table
@@ -63,7 +65,8 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
     if ended:
         reason = ended.get("reason") or "Terminated"
         text = f"the container ended with exit code {ended.get('exitCode')}. {ended.get('message') or ''}".strip()
-        return Verdict(State.FAILED, reason, text, own_limits=reason == "OOMKilled" and memory_limited(pod))
+        own_limits = reason == "OOMKilled" and memory_limited(pod)
+        return Verdict(State.FAILED, reason, text, own_limits, by_itself=ended_by_itself(pod, ended))
     if status.get("phase") in {"Failed", "Succeeded"}:
         return Verdict(State.FAILED, status.get("reason") or status["phase"], status.get("message") or "the pod ended")
     if gone or pod["metadata"].get("deletionTimestamp"):
@@ -78,6 +81,17 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return Verdict(State.PENDING, condition.get("reason") or "Unschedulable", condition.get("message") or "")
     return Verdict(State.PENDING, waiting.get("reason") or "Pending", waiting.get("message") or "")
+
+
+def ended_by_itself(pod: dict[str, Any], ended: dict[str, Any]) -> bool:
+    """Whether `kill 1` was said inside: process 1 ends with 0 when it is told to (`commands.IDLE`).
+
+    Whoever deletes, evicts, preempts or drains a pod has that written on the pod first.
+    """
+    status = pod.get("status") or {}
+    disrupted = any(condition["type"] == "DisruptionTarget" for condition in status.get("conditions") or [])
+    told = pod["metadata"].get("deletionTimestamp") or status.get("reason") or disrupted
+    return not told and ended.get("exitCode") == 0
 
 
 def memory_limited(pod: dict[str, Any]) -> bool:

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -51,6 +52,16 @@ def test_the_start_time_is_found_behind_a_name_with_spaces_and_brackets() -> Non
 def test_a_program_runs_in_a_session_of_its_own(supervisor: Supervisor) -> None:
     supervisor.ensure(named(supervisor))
     assert os.getsid(pid_of(supervisor)) != os.getsid(0)
+
+
+def test_a_program_outlives_no_lock_of_who_started_it(supervisor: Supervisor, tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with lock.open("w") as ours:
+        os.set_inheritable(ours.fileno(), True)  # as `flock FILE COMMAND` hands it to its command
+        fcntl.flock(ours, fcntl.LOCK_EX)
+        supervisor.ensure(named(supervisor))
+    with lock.open() as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_ensuring_twice_starts_once(supervisor: Supervisor) -> None:

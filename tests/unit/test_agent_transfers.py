@@ -1,0 +1,59 @@
+"""Downloads from a sandbox whose `tar` has something to say."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.local import LocalProvider
+from support.agent_server import MARKS
+from support.sandbox_suite import started
+
+pytestmark = MARKS
+
+CHANGED = "tar: ./agent/log: file changed as we read it"
+
+
+@pytest.fixture
+async def sandbox(tmp_path: Path) -> AsyncIterator[ShellSandbox]:
+    async with started(LocalProvider(), tmp_path) as sandbox:
+        await sandbox.exec("mkdir /app/out; echo kept >/app/out/log")
+        yield sandbox
+
+
+async def complain(sandbox: ShellSandbox, said: str, code: int) -> None:
+    """Its `tar` does its work, and then says this and ends so."""
+    await sandbox.exec(
+        "t=$(command -v tar); cp $t /bin/real-tar; rm $t; "
+        f'printf \'#!/bin/sh\\nreal-tar "$@"\\nprintf "%%s\\\\n" "{said}" >&2\\nexit {code}\\n\' >$t; chmod +x $t'
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [CHANGED, "tar: ./x: File removed before we read it", "tar: ./x: File shrank by 7 bytes; padding with zeros"],
+)
+async def test_a_file_that_is_written_to_meanwhile_does_not_cost_the_download(
+    sandbox: ShellSandbox, tmp_path: Path, said: str
+) -> None:
+    await complain(sandbox, said, 1)
+    await sandbox.download_dir("/app/out", tmp_path / "back")
+    assert (tmp_path / "back" / "log").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        pytest.param(CHANGED, 2, id="a fatal end"),
+        pytest.param("tar: ./x: Cannot open: Permission denied", 1, id="another complaint"),
+        pytest.param(f"{CHANGED}\ntar: ./y: Cannot stat: Input/output error", 1, id="more than that complaint"),
+        pytest.param("", 1, id="no word"),
+    ],
+)
+async def test_whatever_else_tar_complains_of_is_an_error(
+    sandbox: ShellSandbox, tmp_path: Path, said: str, code: int
+) -> None:
+    await complain(sandbox, said, code)
+    with pytest.raises(RuntimeError, match=f"exit code {code}"):
+        await sandbox.download_dir("/app/out", tmp_path / "back")
