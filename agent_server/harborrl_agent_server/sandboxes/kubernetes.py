@@ -85,7 +85,7 @@ class KubernetesSandbox(ShellSandbox):
             namespace=provider.namespace,
             labels=provider.labels | {"harborrl.dev/trial": self.scope.run_id} | self.network.labels(),
             owner=provider.anchor.owner(),
-            image=self.image(),
+            image=provider.pins.pinned(self.image()),
             resources=resources_of(task, provider.config),
             env=self._startup_env(),
             life_s=provider.life_s(),
@@ -106,6 +106,7 @@ class KubernetesSandbox(ShellSandbox):
         self._allocation = self.provider.allocation(self.manifest())
         try:
             await self._allocation.ready(deadline - loop.time())
+            self.provider.pins.ran(self.image(), self._allocation.view.pod or {})
         except SandboxStartError as error:
             self.provider.tools.failed(error)
             raise

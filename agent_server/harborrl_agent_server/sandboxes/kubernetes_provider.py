@@ -17,6 +17,7 @@ from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnre
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
 from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.images import SandboxConfig
+from harborrl_agent_server.sandboxes.pins import ImagePins
 from harborrl_agent_server.sandboxes.pod_exec import PodExec
 from harborrl_agent_server.sandboxes.pods import labels_for, sandbox_pod
 from harborrl_agent_server.sandboxes.policies import removed
@@ -50,6 +51,7 @@ class KubernetesProvider:
         self.patience = Patience()
         self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.ignore_network_policy)
         self.tools = ToolsVolume(config.tools.image)
+        self.pins = ImagePins()
         self._cluster: Cluster | None = None
         self._exec: PodExec | None = None
         self._network: ClusterNetwork | None = None
