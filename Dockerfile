@@ -114,3 +114,25 @@ COPY examples/quickstart/tasks /quickstart/tasks
 COPY examples/quickstart/bad/data /quickstart/bad
 USER 10001:10001
 CMD ["copy-data", "/quickstart", "/data"]
+
+# ---- agent tools: what terminus-2 and mini-swe-agent need in sandboxes whose images lack it (docs/images.md)
+
+FROM ${BASE_IMAGE} AS agent-tools-bundle
+COPY images/agent_tools/debian-packages /opt/
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=secret,id=ca --mount=type=secret,id=registries \
+    /opt/tools/bin/with-host-settings /opt/debian-packages tmux ncurses-term busybox-static patchelf
+COPY requirements/agent-tools.txt /requirements/
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=cache,id=harborrl-uv,target=/root/.cache/uv \
+    --mount=type=secret,id=ca --mount=type=secret,id=registries \
+    /opt/tools/bin/with-host-settings /opt/tools/bin/uv pip install --quiet --no-deps --python python3 --link-mode copy \
+    --target /opt/harborrl-tools/python/packages --require-hashes --requirement /requirements/agent-tools.txt
+COPY images/agent_tools/collect.py /opt/
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools --mount=type=secret,id=ca --mount=type=secret,id=registries \
+    /opt/tools/bin/with-host-settings python3 /opt/collect.py
+COPY images/agent_tools/tmux.conf /opt/harborrl-tools/share/
+COPY images/agent_tools/tmux images/agent_tools/mini-swe-agent images/agent_tools/copy-tools /opt/harborrl-tools/bin/
+
+# The bundle is the whole image: a cluster that mounts images as volumes mounts it as it is.
+FROM scratch AS agent-tools
+COPY --from=agent-tools-bundle /opt/harborrl-tools /
+CMD ["/bin/copy-tools", "/target", "all"]

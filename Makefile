@@ -48,7 +48,8 @@ test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases o
 
 test-cluster: may-start .venv/ready  ## every test on the real cluster, the long fault runs included
 	@$(PY) -m demo prepare
-	@$(PY) -m images build miles-shaped && $(PY) -m devcluster load localhost/harborrl/miles-shaped:dev
+	@$(PY) -m images build miles-shaped agent-tools
+	@$(PY) -m devcluster load localhost/harborrl/miles-shaped:dev localhost/harborrl/agent-tools:dev
 	@$(PY) -m devcluster up --with kueue --with kwok
 	@$(PY) -m pytest -m cluster
 

@@ -82,7 +82,10 @@ def _build(target: Target, origin: Base, engine: Engine, cache: Path, *, force: 
 def _secrets(folder: Path) -> dict[str, Path]:
     """Files that a build mounts while it runs and that never become part of an image."""
     settings = folder / "registries"
-    settings.write_text(host.shell_settings(host.registries(os.environ, host.pip_files(os.environ))), encoding="utf-8")
+    known = host.registries(os.environ, host.pip_files(os.environ))
+    if archive := host.debian_mirror(host.apt_sources()):
+        known["DEBIAN_MIRROR"] = archive
+    settings.write_text(host.shell_settings(known), encoding="utf-8")
     settings.chmod(0o600)
     bundle = host.ca_bundle(os.environ)
     return {"registries": settings, **({"ca": bundle} if bundle else {})}

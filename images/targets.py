@@ -44,6 +44,7 @@ TARGETS = (
             "trainer/harborrl_trainer/launch/data/flags-9a00364.json",
         ),
     ),
+    Target("agent-tools", ("requirements/agent-tools.txt", "images/agent_tools")),
     Target(
         "quickstart",
         (

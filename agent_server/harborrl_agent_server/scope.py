@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from harbor.models.trial.config import EnvironmentConfig
 
+from harborrl_agent_server.agents.tools import Part
 from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.gateway_session import ModelSession
 
@@ -71,6 +72,8 @@ class TrialScope:
     """None for an agent that asks no model."""
     gateway: Gateway | None = None
     """Lets an agent inside the sandbox reach `model`."""
+    tools: Part | None = None
+    """What of the tools bundle the agent needs."""
     sandboxes: list[Sandbox] = field(default_factory=list)
     fault: Exception | None = None
     """First sandbox or transport error of the trial: Harbor wraps or swallows some of them."""

@@ -15,7 +15,7 @@ from harbor.models.trial.result import TimingInfo, TrialResult
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
 
-from harborrl_agent_server.agents.registry import loaded, model_session
+from harborrl_agent_server.agents.registry import loaded, model_session, tools_of
 from harborrl_agent_server.contract import ExitStatus, RunRequest
 from harborrl_agent_server.errors import ERROR_POLICY
 from harborrl_agent_server.gateway import Gateway
@@ -67,7 +67,7 @@ class TrialRun:
 
         Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
         """
-        scope = TrialScope(run_id=run_id, provider=provider, gateway=gateway)
+        scope = TrialScope(run_id=run_id, provider=provider, gateway=gateway, tools=tools_of(request, settings))
         scope.model = model_session(request, settings, gateway.client, scope.progress, scope.warnings)
         CURRENT.set(scope)
         config = TrialConfig(

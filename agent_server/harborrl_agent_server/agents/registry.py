@@ -9,6 +9,7 @@ import httpx
 from harbor.agents.base import BaseAgent
 from harbor.models.trial.config import AgentConfig
 
+from harborrl_agent_server.agents.tools import Part
 from harborrl_agent_server.contract import RunRequest
 from harborrl_agent_server.endpoints import checked_endpoint
 from harborrl_agent_server.errors import StartupError
@@ -22,6 +23,10 @@ PLACES = {
     "mini-swe-agent": "harborrl_agent_server.agents.mini_swe:PreinstalledMiniSweAgent",
 }
 """Agents that ask a model."""
+
+
+TOOLS: dict[str, Part] = {"terminus-2": "terminal", "mini-swe-agent": "all"}
+"""What of the tools bundle an agent needs where the task's image lacks it."""
 
 
 async def prepare(settings: Settings) -> None:
@@ -75,6 +80,10 @@ def chosen(request: RunRequest, settings: Settings) -> str:
     elif name not in settings.allowed_agents:
         raise InvalidAgentError(f"agent {name[:80]!r} is not available; one of {', '.join(settings.allowed_agents)}")
     return name
+
+
+def tools_of(request: RunRequest, settings: Settings) -> Part | None:
+    return TOOLS.get(chosen(request, settings))
 
 
 def model_session(

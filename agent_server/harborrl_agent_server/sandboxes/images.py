@@ -62,12 +62,18 @@ class Resources(BaseModel):
     limits: dict[str, Amount] = Field(default_factory=dict)
 
 
+class Tools(BaseModel):
+    image: str | None = None
+    """The tools bundle's; unset or empty: agents find what they need in the task's image, or fail."""
+
+
 class SandboxConfig(BaseModel):
     """`agentServer.sandbox` of the job, resolved. What it does not know is ignored."""
 
     model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
     images: Images = Field(default_factory=Images)
+    tools: Tools = Field(default_factory=Tools)
     limits: Resources | None = None
     """`limits` of it: most that one sandbox may ask for; a task that asks for more is refused."""
     defaults: Resources | None = None
@@ -84,6 +90,15 @@ class SandboxConfig(BaseModel):
     """Merged into the pod's spec; what weakens a sandbox is refused."""
     timeout_seconds: float | None = None
     """Life of a sandbox pod; unset: all budgets and ten minutes."""
+
+
+TAG_HASH = 12
+"""Digits of an environment's content hash in `{hash}`."""
+
+
+def image_names(task: str, environment: str, *, own_tests: bool) -> list[str]:
+    """What `images` of the job may call it. A verifier whose image brings its tests is not the task's own image."""
+    return [f"{task}/tests"] if own_tests else [task, environment]
 
 
 def image_of(

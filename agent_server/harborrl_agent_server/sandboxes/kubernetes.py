@@ -17,7 +17,7 @@ from harborrl_agent_server.errors import (
 from harborrl_agent_server.sandboxes.accelerators import gpu_placement
 from harborrl_agent_server.sandboxes.allocating import Allocation
 from harborrl_agent_server.sandboxes.base import ShellSandbox
-from harborrl_agent_server.sandboxes.images import image_of, resources_of
+from harborrl_agent_server.sandboxes.images import TAG_HASH, image_names, image_of, resources_of
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.sandboxes.pods import sandbox_name, sandbox_pod
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
@@ -79,28 +79,30 @@ class KubernetesSandbox(ShellSandbox):
     def image(self) -> str:
         fallback = self.provider.settings.sandbox_image if self._enable_environment_dir_upload else None
         return image_of(
-            self.task_env_config, self.image_names(), self.environment_id[:12], self.provider.config, fallback
+            self.task_env_config, self.image_names(), self.environment_id[:TAG_HASH], self.provider.config, fallback
         )
 
     def image_names(self) -> list[str]:
-        """What `images` of the job may call it. A verifier whose image brings its tests is not the task's own image."""
         task = self.environment_dir.parent.name
-        return [task, self.environment_name] if self._enable_environment_dir_upload else [f"{task}/tests"]
+        return image_names(task, self.environment_name, own_tests=not self._enable_environment_dir_upload)
 
     def manifest(self) -> dict[str, Any]:
         provider, task = self.provider, self.task_env_config
-        return sandbox_pod(
+        pod = sandbox_pod(
             name=self.name,
             namespace=provider.namespace,
             labels=provider.labels | {"harborrl.dev/trial": self.scope.run_id} | self.network.labels(),
             owner=provider.anchor.owner(),
-            image=self.image(),
+            image=provider.pins.pinned(self.image()),
             resources=resources_of(task, provider.config),
             env=self._startup_env(),
             life_s=provider.life_s(),
             config=provider.config,
             extra=gpu_placement(task, provider.config) | self.network.pod_fields(),
         )
+        # A verifier's own sandbox comes second, and no agent works in it.
+        part = self.scope.tools if self.scope.sandboxes[0] is self else None
+        return provider.tools.mounted(pod, part, provider.attempt)
 
     @override
     async def boot(self) -> None:
@@ -110,7 +112,12 @@ class KubernetesSandbox(ShellSandbox):
         if self._destroyed:
             raise SandboxStartError("Cancelled", "the trial ended before its pod was asked for")
         self._allocation = self.provider.allocation(self.manifest())
-        await self._allocation.ready(deadline - loop.time())
+        try:
+            await self._allocation.ready(deadline - loop.time())
+            self.provider.pins.ran(self.image(), self._allocation.view.pod or {})
+        except SandboxStartError as error:
+            self.provider.tools.failed(error)
+            raise
         self._ready = True
 
     async def _prepared(self, deadline: float) -> None:

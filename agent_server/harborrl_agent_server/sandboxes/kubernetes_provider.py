@@ -17,11 +17,13 @@ from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnre
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
 from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.images import SandboxConfig
+from harborrl_agent_server.sandboxes.pins import ImagePins
 from harborrl_agent_server.sandboxes.pod_exec import PodExec
 from harborrl_agent_server.sandboxes.pods import labels_for, sandbox_pod
 from harborrl_agent_server.sandboxes.policies import removed
 from harborrl_agent_server.sandboxes.probe import Finding
 from harborrl_agent_server.sandboxes.standing import ASK_SECONDS, Belonging
+from harborrl_agent_server.sandboxes.tools_volume import ToolsVolume
 from harborrl_agent_server.sandboxes.watch import PodWatch
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
@@ -30,6 +32,9 @@ LOG = logging.getLogger(__name__)
 
 SANDBOX = "harborrl_agent_server.sandboxes.kubernetes:KubernetesSandbox"
 """By name: Harbor imports it per trial, and the class itself needs this module."""
+
+ATTEMPT_SECONDS = 120.0
+"""For a pod that tries what the nodes can do; its image may have to be pulled."""
 
 LIFE_MARGIN_SECONDS = 600.0
 """A pod outlives all budgets by this, then the kubelet ends it."""
@@ -45,6 +50,8 @@ class KubernetesProvider:
         self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
         self.patience = Patience()
         self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.unsafe_ignore_network_policy)
+        self.tools = ToolsVolume(config.tools.image)
+        self.pins = ImagePins()
         self._cluster: Cluster | None = None
         self._exec: PodExec | None = None
         self._network: ClusterNetwork | None = None
@@ -171,6 +178,18 @@ class KubernetesProvider:
 
     async def _probe(self, image: str) -> Finding:
         return await probing.probe(self, f"sb-probe-{uuid4().hex[:10]}", image)
+
+    async def attempt(self, manifest: dict[str, Any]) -> None:
+        """Start a pod that runs no trial, and remove it; raises `SandboxStartError` when it does not start."""
+        manifest["metadata"]["labels"] = self.labels
+        view = self.watch.expect(manifest["metadata"]["name"])
+        allocation = Allocation(self.cluster, self.pods_path, view, manifest, Patience(pull_s=5, quota_s=5))
+        try:
+            await allocation.ready(ATTEMPT_SECONDS)
+        finally:
+            allocation.abandon()
+            await self.delete_pod(allocation.name, await allocation.settled())
+            self.watch.forget(allocation.name)
 
     def life_s(self) -> float:
         return self.config.timeout_seconds or self.settings.budgets.total() + LIFE_MARGIN_SECONDS

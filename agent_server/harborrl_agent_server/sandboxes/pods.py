@@ -73,7 +73,7 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
         return Verdict(State.FAILED, "Deleted", "somebody deleted the pod")
     if "running" in (container.get("state") or {}):
         return Verdict(State.READY)
-    waiting = (container.get("state") or {}).get("waiting") or {}
+    waiting = stuck(status.get("initContainerStatuses")) or (container.get("state") or {}).get("waiting") or {}
     if (reason := waiting.get("reason", "")) in FATAL_WAITS | PULL_WAITS:
         state = State.FAILED if reason in FATAL_WAITS else State.TROUBLED
         return Verdict(state, REASONS.get(reason, reason), waiting.get("message") or reason)
@@ -92,6 +92,12 @@ def ended_by_itself(pod: dict[str, Any], ended: dict[str, Any]) -> bool:
     disrupted = any(condition["type"] == "DisruptionTarget" for condition in status.get("conditions") or [])
     told = pod["metadata"].get("deletionTimestamp") or status.get("reason") or disrupted
     return not told and ended.get("exitCode") == 0
+
+
+def stuck(statuses: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    """Why an init container does not start; the sandbox's own says no more than that it waits for it."""
+    states = [(status.get("state") or {}).get("waiting") or {} for status in statuses or []]
+    return next((state for state in states if state.get("reason") in FATAL_WAITS | PULL_WAITS), None)
 
 
 def memory_limited(pod: dict[str, Any]) -> bool:
