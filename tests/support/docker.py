@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harborrl_agent_server.sandboxes.docker_plan import DockerConfig
+from harborrl_agent_server.sandboxes.docker_plan import PROJECT_LABEL, DockerConfig
 from harborrl_agent_server.sandboxes.docker_provider import DockerProvider
 from harborrl_agent_server.settings import Budgets, Settings
 
@@ -57,3 +57,14 @@ def provider(folder: Path, *, port: int = 30000, **changes: Any) -> DockerProvid
     )
     config = DockerConfig.model_validate(changes.pop("config", {}))
     return DockerProvider(replace(settings, **changes), config)
+
+
+def containers(project: str) -> list[str]:
+    return docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={project}").split()
+
+
+def things_of(project: str) -> list[str]:
+    """Containers, networks and volumes of a project."""
+    marked = ("--quiet", "--filter", f"label={PROJECT_LABEL}={project}")
+    networks, volumes = docker("network", "ls", *marked), docker("volume", "ls", *marked)
+    return [*containers(project), *networks.split(), *volumes.split()]

@@ -14,6 +14,7 @@ from harborrl_agent_server.errors import (
     SandboxResourceError,
     SandboxStartError,
     SandboxTransportError,
+    SandboxUnusableError,
 )
 from harborrl_agent_server.sandboxes import commands, docker_plan, processes
 from harborrl_agent_server.sandboxes.base import KILL_SECONDS, ShellSandbox
@@ -30,6 +31,11 @@ DESTROY_SECONDS = 45.0
 """For one removal; then the trial is answered and the reaper goes on."""
 
 SURVEY_LIMIT = 1024 * 1024
+
+KILLED = 137
+
+LOSS_SECONDS = 0.5
+"""After a command was killed: how long the daemon may take to tell that its container was."""
 
 SETTLE_SECONDS = 1.0
 """After a start that was cut off: how long the daemon may go on making what it was asked for."""
@@ -167,18 +173,25 @@ class DockerSandbox(ShellSandbox, ServedDocker):
 
     async def _broken_off(self, code: int) -> int:
         """The end of a command that did not tell it: its own doing, or that of what was around it."""
-        state = await self.provider.engine.state(self._container or "")
-        if state is None:
-            raise SandboxLostError(f"container {self.project} was removed by somebody; the trial has to run again")
-        if not state.get("Running"):
-            if state.get("OOMKilled"):
-                raise SandboxResourceError(f"{self.project}: out of memory; the task's memory is all a trial may use")
-            raise SandboxLostError(
-                f"container {self.project} ended ({state.get('ExitCode')}); the trial has to run again"
-            )
+        await self._still_there()
+        if code == KILLED:
+            await asyncio.sleep(LOSS_SECONDS)
+            await self._still_there()
+        if code in {126, 127}:
+            raise SandboxUnusableError(f"{self.project} has no {commands.SHELL} any more that could be started")
         if code in {1, 255}:
             raise SandboxTransportError(f"docker exec in {self.project} broke off before its command ended")
         return code
+
+    async def _still_there(self) -> None:
+        state = await self.provider.engine.state(self._container or "")
+        if state is None:
+            raise SandboxLostError(f"container {self.project} was removed by somebody; the trial has to run again")
+        if state.get("Running"):
+            return
+        if state.get("OOMKilled"):
+            raise SandboxResourceError(f"{self.project}: out of memory; the task's memory is all a trial may use")
+        raise SandboxLostError(f"container {self.project} ended ({state.get('ExitCode')}); the trial has to run again")
 
     @override
     async def destroy(self) -> None:
