@@ -70,7 +70,9 @@ class TestDockerSandbox(SandboxSuite):
     async def test_a_container_that_its_memory_limit_ends_is_the_policys_doing(self, tmp_path: Path) -> None:
         async with started(provider(tmp_path), tmp_path, memory_mb=32) as sandbox:
             with pytest.raises(SandboxResourceError, match="out of memory"):
-                await sandbox.exec("echo 1000 >/proc/1/oom_score_adj; echo -999 >/proc/$$/oom_score_adj; tail /dev/zero")
+                await sandbox.exec(
+                    "echo 1000 >/proc/1/oom_score_adj; echo -999 >/proc/$$/oom_score_adj; tail /dev/zero"
+                )
 
     async def test_a_command_that_its_memory_limit_ends_leaves_the_sandbox(self, tmp_path: Path) -> None:
         async with started(provider(tmp_path), tmp_path, memory_mb=32) as sandbox:

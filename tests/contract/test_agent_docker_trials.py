@@ -48,7 +48,9 @@ async def test_a_trial_earns_what_its_verifier_says(tasks: Path, task: str) -> N
 
 
 async def test_a_dockerfile_is_built_and_its_image_goes_with_the_trial(tasks: Path) -> None:
-    async with stage(tasks, replies("```sh\ncp /made greeting.txt\n```", "TASK_DONE"), provider=provider(tasks)) as server:
+    async with stage(
+        tasks, replies("```sh\ncp /made greeting.txt\n```", "TASK_DONE"), provider=provider(tasks)
+    ) as server:
         answer = await server.run(instance_id="built")
         assert left(server) == []
     assert (answer["reward"], answer["exit_status"]) == (1.0, "Submitted"), answer

@@ -43,6 +43,23 @@ ONLY_FRESH = (
 """Empties reward files that were not written between QUIESCE and now: an agent may have seen to it that Harbor's `rm`
 leaves them. Nothing but what a shell has built in, for the same reason."""
 
+SURVEY = (
+    """for p in /proc/[0-9]*; do { read -r s <"$p/stat"; } 2>/dev/null || continue; """
+    """set -- ${s##*) }; echo "${p#/proc/}:${20}"; done"""
+)
+"""The processes there are, by number and start time: a number comes again."""
+
+QUIESCE_OTHERS = (
+    """k=" $1 "; a=" "; q=$$; while [ "$q" -gt 0 ]; do a="$a$q "; read -r s <"/proc/$q/stat" || break; """
+    """set -- ${s##*) }; q=$2; done; """
+    """i=0; while [ $i -lt 20 ]; do n=0; for p in /proc/[0-9]*; do """
+    """{ read -r s <"$p/stat"; } 2>/dev/null || continue; set -- ${s##*) }; [ "$1" = Z ] && continue; """
+    """q=${p#/proc/}; case "$a" in *" $q "*) continue;; esac; case "$k" in *" $q:${20} "*) continue;; esac; """
+    """kill -9 "$q" 2>/dev/null; n=1; done; [ $n = 0 ] && break; i=$((i+1)); done; rm -rf /tests; :"""
+)
+"""As QUIESCE, where the sandbox has processes that are not the agent's: $1 are those that stay, as SURVEY tells them.
+Its own ancestors stay too: they carry this command."""
+
 IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
 

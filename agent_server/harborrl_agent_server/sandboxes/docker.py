@@ -94,7 +94,7 @@ class DockerSandbox(ShellSandbox, ServedDocker):
         self.up = True
         if docker_plan.own_first_process(self._own_services()):
             found = Capture(SURVEY_LIMIT)
-            await self._plain([commands.SHELL, "-c", docker_plan.SURVEY], limit_s=KILL_SECONDS, stdout=found)
+            await self._plain([commands.SHELL, "-c", commands.SURVEY], limit_s=KILL_SECONDS, stdout=found)
             self._task_owns = " ".join(found.text().split())
 
     def _own_services(self) -> dict[str, dict[str, Any]]:
@@ -105,7 +105,7 @@ class DockerSandbox(ShellSandbox, ServedDocker):
         if self._task_owns is None:
             await super().quiesce()
             return
-        argv = [commands.SHELL, "-c", docker_plan.QUIESCE_OTHERS, "harborrl", self._task_owns]
+        argv = [commands.SHELL, "-c", commands.QUIESCE_OTHERS, "harborrl", self._task_owns]
         await self._faults_noted(lambda: self._plain(argv, limit_s=KILL_SECONDS))
 
     async def _prepare(self) -> None:
@@ -161,11 +161,13 @@ class DockerSandbox(ShellSandbox, ServedDocker):
         if self._container is None or self._removed:
             raise SandboxLostError(f"sandbox {self.project} {'has been removed' if self._asked else 'never started'}")
         seal = Seal(stderr)
-        ends_all = argv[2] in {commands.QUIESCE, docker_plan.QUIESCE_OTHERS}  # also the one who would seal
+        ends_all = argv[2] in {commands.QUIESCE, commands.QUIESCE_OTHERS}  # also the one who would seal
         sealed = argv if ends_all else seal.argv(argv)
         client = ["docker", "exec", "--user", "0", *(["--interactive"] if stdin else []), self._container]
         environ = self.provider.engine.environ
-        code = await processes.run([*client, *sealed], env=environ, stdin=stdin, stdout=stdout, stderr=seal)
+        code = await self.provider.pulse.unless_silent(
+            processes.run([*client, *sealed], env=environ, stdin=stdin, stdout=stdout, stderr=seal)
+        )
         seal.close()
         if code == 0 or seal.code is not None:
             return seal.code or 0

@@ -54,21 +54,6 @@ REASONS = (
 )
 
 
-SURVEY = (
-    """for p in /proc/[0-9]*; do { read -r s <"$p/stat"; } 2>/dev/null || continue; """
-    """set -- ${s##*) }; echo "${p#/proc/}:${20}"; done"""
-)
-"""The processes there are, by number and start time: a number comes again."""
-
-QUIESCE_OTHERS = (
-    """k=" $1 "; i=0; while [ $i -lt 20 ]; do n=0; for p in /proc/[0-9]*; do """
-    """{ read -r s <"$p/stat"; } 2>/dev/null || continue; set -- ${s##*) }; [ "$1" = Z ] && continue; """
-    """q=${p#/proc/}; [ $q = $$ ] && continue; case "$k" in *" $q:${20} "*) continue;; esac; """
-    """kill -9 $q 2>/dev/null; n=1; done; [ $n = 0 ] && break; i=$((i+1)); done; rm -rf /tests; :"""
-)
-"""As `commands.QUIESCE`, for a sandbox whose first process is the task's: $1 are those that stay, from SURVEY."""
-
-
 class DockerConfig(SandboxConfig):
     """`--sandbox-config` of Docker sandboxes: `images`, `limits`, `defaults` as for pods, and what only Docker has."""
 

@@ -5,12 +5,14 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from uuid import uuid4
 
 from harbor.environments.docker.docker import DockerEnvironment
 from harbor.models.trial.config import EnvironmentConfig
 from pydantic import ValidationError
 
+from harborrl_agent_server.bounded import keep
 from harborrl_agent_server.errors import SandboxStartError, SandboxTransportError, StartupError
 from harborrl_agent_server.sandboxes.docker_engine import Engine
 from harborrl_agent_server.sandboxes.docker_plan import (
@@ -21,6 +23,7 @@ from harborrl_agent_server.sandboxes.docker_plan import (
     networks_in,
     reason_of,
 )
+from harborrl_agent_server.sandboxes.docker_pulse import Pulse
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
 
@@ -40,6 +43,8 @@ class DockerProvider:
         self.engine = engine or Engine()
         self.filters_hosts = False
         """Whether Harbor's filter for allow-lists works on the daemon's kernel; such tasks are refused otherwise."""
+        self.pulse = Pulse(partial(self.engine.ask, "version", "--format", "{{.Server.Version}}"))
+        self._beating: asyncio.Task[None] | None = None
         self._server = f"{settings.pod_name}-{settings.port}"
         self._life = uuid4().hex[:12]
         self._pulls: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -74,6 +79,8 @@ class DockerProvider:
             self.filters_hosts = await asyncio.to_thread(DockerEnvironment._egress_control_kernel_support)  # noqa: SLF001 - Harbor's own probe
             if not self.filters_hosts:
                 LOG.warning("tasks with an allow-list will be refused: Harbor's probe of the daemon's kernel failed")
+
+        self._beating = keep(self.pulse.keep_beating())
 
     async def _compose_is_there(self) -> None:
         answer = await self.engine.ask("compose", "version", "--short")
@@ -115,6 +122,8 @@ class DockerProvider:
 
     async def close(self) -> None:
         """Each trial removes its own; this is for what was left."""
+        if self._beating is not None:
+            self._beating.cancel()
         if self.keeps:
             return
         try:

@@ -37,6 +37,13 @@ class Seal:
         elif (spare := len(self._held) - len(self._mark) - LONGEST_CODE) > 0:
             self._pass_on(spare)
 
+    def taken_out(self, text: str | None) -> str | None:
+        """A whole output without the mark, whose code is kept: for what comes as text, both outputs in one perhaps."""
+        if text and (found := self._told.search(text.encode(errors="replace"))):
+            self.code = int(found[1])
+            return text.replace(found[0].decode(), "", 1)
+        return text
+
     def close(self) -> None:
         """Pass on what was held back."""
         self._pass_on(len(self._held))
