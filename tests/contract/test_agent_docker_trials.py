@@ -1,15 +1,17 @@
 """Whole trials through HTTP in Docker sandboxes on a real daemon."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harborrl_agent_server.phases import Phase
+from harborrl_agent_server.sandboxes.hosted_provider import HostedProvider
 from support.agent_http import eventually, replies
 from support.agent_server import MARKS, Stage, stage
 from support.agent_tasks import write_task
-from support.docker import IMAGE, docker, obstacle, provider
+from support.docker import IMAGE, docker, obstacle, provider, things_of
 from support.held_trials import Gate
 
 pytestmark = [pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "a daemon is there"), *MARKS[1:]]
@@ -84,3 +86,16 @@ async def test_a_flush_leaves_nothing_on_the_daemon(tasks: Path, phase: Phase) -
         answers = await asyncio.gather(*runs)
         assert left(server) == []
     assert {answer["exit_status"] for answer in answers} == {"Aborted"}
+
+
+async def test_harbors_own_class_by_its_import_path_earns_and_leaves_the_same(tasks: Path) -> None:
+    """As anybody's environment: with Harbor's project names and without our labels."""
+    settings = replace(provider(tasks).settings, sandbox="harbor.environments.docker.docker:DockerEnvironment")
+    hosted = HostedProvider.from_settings(settings)
+    async with stage(tasks, replies(HELLO, "TASK_DONE"), provider=hosted) as server:
+        good = await server.run()
+        bad = await server.run(agent_name="nop")
+        projects = [answer["trial_name"].lower() for answer in (good, bad)]
+        assert [thing for name in projects for thing in things_of(f"{name}__env")] == []
+    assert (good["reward"], good["exit_status"]) == (1.0, "Submitted"), good
+    assert (bad["reward"], bad["exit_status"]) == (0.0, "Submitted"), bad

@@ -66,10 +66,14 @@ IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 def prepare(workdir: str | None, shared: Sequence[str]) -> str:
     """Fails in an image without tar; makes the folders that Harbor and the task count on."""
+    tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"
+    return f"{tar}; {folders(workdir, shared)}"
+
+
+def folders(workdir: str | None, shared: Sequence[str]) -> str:
     made = shlex.join([*shared, *([workdir] if workdir else [])])
     opened = f" && chmod 777 {shlex.join(shared)}" if shared else ""
-    tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"
-    return f"{tar}; mkdir -p {made or '/tmp'}{opened}"  # noqa: S108 - inside the sandbox
+    return f"mkdir -p {made or '/tmp'}{opened}"  # noqa: S108 - inside the sandbox
 
 
 def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: str | int | None) -> str:

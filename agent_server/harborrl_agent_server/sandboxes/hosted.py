@@ -6,6 +6,7 @@ from typing import Any, override
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 
+from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.hosting import GUARDED, Hosting
 from harborrl_agent_server.scope import CURRENT
 from harborrl_agent_server.settings import Settings
@@ -26,7 +27,8 @@ class Hosted(BaseEnvironment):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | self.options_of_server)
         scope = CURRENT.get()
-        self._hosting = Hosting(super(), scope, self.settings.budgets.environment_start_s)
+        folders = commands.folders(self.task_env_config.workdir, self._mount_targets(writable_only=True))
+        self._hosting = Hosting(super(), scope, self.settings.budgets.environment_start_s, folders)
         scope.sandboxes.append(self._hosting)
 
     @override

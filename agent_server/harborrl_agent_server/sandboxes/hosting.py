@@ -46,8 +46,10 @@ class Hosting:
 
     left = False
 
-    def __init__(self, raw: Any, scope: TrialScope, start_s: float) -> None:
+    def __init__(self, raw: Any, scope: TrialScope, start_s: float, prepare: str) -> None:
         self._raw = raw
+        self._prepare = prepare
+        """Makes the folders that Harbor and the task count on; not every class does before it enters them."""
         self._scope = scope
         self._start_s = start_s
         self._begun = False
@@ -61,7 +63,7 @@ class Hosting:
         self._begun = True
         try:
             await within(self._start_s, lambda: self._raw.start(force_build=force_build))
-            found = await within(PROBE_SECONDS, lambda: self._raw.exec(commands.SURVEY, user="root"))
+            found = await self._own(f"{self._prepare}; {commands.SURVEY}", PROBE_SECONDS)
         except Exception as error:  # the class raises what it likes
             raise self._noted(SandboxStartError("NotReady", said(error))) from error
         self._present = " ".join((found.stdout or "").split())
@@ -133,7 +135,7 @@ class Hosting:
         self._grading = True
         words = shlex.join([commands.SHELL, "-c", commands.QUIESCE_OTHERS, "harborrl", self._present])
         try:
-            result = await within(2 * KILL_SECONDS, lambda: self._raw.exec(words, user="root"))
+            result = await self._own(words, 2 * KILL_SECONDS)
         except Exception as error:  # the class raises what it likes
             raise self._noted(SandboxTransportError(f"before grading: {said(error)}")) from error
         if result.return_code:
@@ -155,6 +157,11 @@ class Hosting:
             return
         self._stopped, self.left = True, False
 
+    async def _own(self, command: str, limit_s: float) -> ExecResult:
+        """A command of ours, whoever the task's user is and wherever he works."""
+        result: ExecResult = await within(limit_s, lambda: self._raw.exec(command, cwd="/", user="root"))
+        return result
+
     async def _write(self, content: str, path: str) -> None:
         with tempfile.NamedTemporaryFile() as file:
             file.write(content.encode(errors="replace"))
@@ -162,7 +169,7 @@ class Hosting:
             await self._raw.upload_file(source_path=Path(file.name), target_path=path)
 
     async def _kill(self, pid_file: str) -> None:
-        await within(KILL_SECONDS, lambda: self._raw.exec(shlex.join(commands.kill(pid_file)), user="root"))
+        await self._own(shlex.join(commands.kill(pid_file)), KILL_SECONDS)
 
     async def _killed(self, pid_file: str) -> bool:
         """Whether a command that took too long could be ended: then it was the command, not the way to it."""
@@ -175,7 +182,7 @@ class Hosting:
     async def _alive(self) -> None:
         seal = Seal(lambda _: None)
         try:
-            answer = await within(PROBE_SECONDS, lambda: self._raw.exec(shlex.join(seal.argv(["true"]))))
+            answer = await self._own(shlex.join(seal.argv(["true"])), PROBE_SECONDS)
         except Exception as error:  # the class raises what it likes
             raise self._noted(SandboxLostError(f"the sandbox answers no more: {said(error)}")) from error
         for text in (answer.stdout, answer.stderr):
