@@ -18,6 +18,15 @@ pytestmark = [pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "a daemo
 
 HELLO = "```sh\necho hello > /app/greeting.txt\n```"
 
+PROGRAM = """#!/usr/bin/env python3
+import json, os, urllib.request
+body = json.dumps({"model": "model", "messages": [{"role": "user", "content": "act"}]}).encode()
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+os.system(json.load(urllib.request.urlopen(asked))["choices"][0]["message"]["content"])
+"""
+"""Stands in for mini-swe-agent: asks its model once, from inside, and does what it says."""
+
 ENVIRONMENT = f'workdir = "/app"\ndocker_image = "{IMAGE}"'
 
 
@@ -99,3 +108,36 @@ async def test_harbors_own_class_by_its_import_path_earns_and_leaves_the_same(ta
         assert [thing for name in projects for thing in things_of(f"{name}__env")] == []
     assert (good["reward"], good["exit_status"]) == (1.0, "Submitted"), good
     assert (bad["reward"], bad["exit_status"]) == (0.0, "Submitted"), bad
+
+
+async def test_an_agent_in_a_sandbox_reaches_its_model(tasks: Path) -> None:
+    environment = write_task(tasks, "inside") / "environment"
+    (environment / "mini-swe-agent").write_text(PROGRAM)
+    (environment / "Dockerfile").write_text(
+        f"FROM {IMAGE}\nCOPY mini-swe-agent /usr/local/bin/\n"
+        "RUN chmod 755 /usr/local/bin/mini-swe-agent && command -v python3\n"
+    )
+    script = replies("echo hello >/app/greeting.txt")
+    async with stage(tasks, script, provider=provider(tasks), gateway_host="host.docker.internal") as server:
+        answer = await server.run(instance_id="inside", agent_name="mini-swe-agent")
+        assert len(server.session.requests) == 1, answer
+    assert answer["reward"] == 1.0, answer
+
+
+async def test_an_agent_in_a_sandbox_without_network_is_refused_with_a_reason(tasks: Path) -> None:
+    async with stage(tasks, replies(""), provider=provider(tasks), gateway_host="host.docker.internal") as server:
+        answer = await server.run(instance_id="closed", agent_name="mini-swe-agent")
+    assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxUnavailable", True)
+    assert "NoWayToTheModel" in answer["message"]
+
+
+@pytest.mark.parametrize("kind", ["docker", "harbor.environments.docker.docker:DockerEnvironment"])
+async def test_a_reward_that_the_agent_planted_and_kept_is_not_taken(tasks: Path, kind: str) -> None:
+    write_task(tasks, "planted", verify=":", environment=ENVIRONMENT)
+    shim = "printf '#!/bin/sh\\n' >/usr/local/bin/rm; chmod +x /usr/local/bin/rm"
+    plant = f"```sh\n{shim}; echo 1 >/logs/verifier/reward.txt\n```"
+    ours = provider(tasks)
+    chosen = ours if kind == "docker" else HostedProvider.from_settings(replace(ours.settings, sandbox=kind))
+    async with stage(tasks, replies(plant, "TASK_DONE"), provider=chosen) as server:
+        answer = await server.run(instance_id="planted")
+    assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0), answer

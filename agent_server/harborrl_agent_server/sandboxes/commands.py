@@ -28,7 +28,9 @@ KILL = (
 
 GRADING = "/.harborrl-grading"
 
-QUIESCE = f"kill -9 -1 2>/dev/null; rm -rf /tests {GRADING}; {{ true >{GRADING}; }} 2>/dev/null; :"
+CLEARED = f"rm -rf /tests {GRADING}; {{ true >{GRADING}; }} 2>/dev/null; :"
+
+QUIESCE = f"kill -9 -1 2>/dev/null; {CLEARED}"
 """Ends every process except process 1 and this shell, drops what was planted for the tests, marks when."""
 
 REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
@@ -55,7 +57,8 @@ QUIESCE_OTHERS = (
     """i=0; while [ $i -lt 20 ]; do n=0; for p in /proc/[0-9]*; do """
     """{ read -r s <"$p/stat"; } 2>/dev/null || continue; set -- ${s##*) }; [ "$1" = Z ] && continue; """
     """q=${p#/proc/}; case "$a" in *" $q "*) continue;; esac; case "$k" in *" $q:${20} "*) continue;; esac; """
-    """kill -9 "$q" 2>/dev/null; n=1; done; [ $n = 0 ] && break; i=$((i+1)); done; rm -rf /tests; :"""
+    """kill -9 "$q" 2>/dev/null; n=1; done; [ $n = 0 ] && break; i=$((i+1)); done; """
+    f"{CLEARED}"
 )
 """As QUIESCE, where the sandbox has processes that are not the agent's: $1 are those that stay, as SURVEY tells them.
 Its own ancestors stay too: they carry this command."""

@@ -102,7 +102,7 @@ class DockerSandbox(ShellSandbox, ServedDocker):
 
     @override
     async def quiesce(self) -> None:
-        if self._task_owns is None:
+        if self._task_owns is None or self._stopped:
             await super().quiesce()
             return
         argv = [commands.SHELL, "-c", commands.QUIESCE_OTHERS, "harborrl", self._task_owns]

@@ -7,6 +7,7 @@ from typing import Any, override
 from harbor.environments.base import BaseEnvironment, ExecResult
 
 from harborrl_agent_server.sandboxes import commands
+from harborrl_agent_server.sandboxes.base import VERIFIER_DIR
 from harborrl_agent_server.sandboxes.hosting import GUARDED, Hosting
 from harborrl_agent_server.scope import CURRENT
 from harborrl_agent_server.settings import Settings
@@ -70,6 +71,8 @@ class Hosted(BaseEnvironment):
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         foreign = super().download_dir  # type: ignore[safe-super] # same
+        if source_dir == VERIFIER_DIR and not GUARDED.get():
+            await self._hosting.drop_stale_rewards()
         await self._carry(lambda: foreign(source_dir=source_dir, target_dir=target_dir))
         if not GUARDED.get():
             await self._hosting.clear_links(Path(target_dir))

@@ -131,7 +131,9 @@ class Hosting:
             self._scope.warnings.append(f"left out unsafe names {', '.join(map(repr, refused[:5]))}")
 
     async def quiesce(self) -> None:
-        """End every process that came after the start, and empty /tests."""
+        """End every process that came after the start, and empty /tests. One that was stopped has neither."""
+        if self._stopping is not None:
+            return
         self._grading = True
         words = shlex.join([commands.SHELL, "-c", commands.QUIESCE_OTHERS, "harborrl", self._present])
         try:
@@ -140,6 +142,13 @@ class Hosting:
             raise self._noted(SandboxTransportError(f"before grading: {said(error)}")) from error
         if result.return_code:
             raise self._noted(SandboxTransportError(f"the agent's processes stay: {(result.stderr or '')[-300:]}"))
+
+    async def drop_stale_rewards(self) -> None:
+        """Empty reward files that were not written while the trial was graded."""
+        try:
+            await self._own(commands.ONLY_FRESH, 2 * KILL_SECONDS)
+        except Exception as error:  # the class raises what it likes
+            raise self._noted(SandboxTransportError(f"after grading: {said(error)}")) from error
 
     async def destroy(self) -> None:
         """One try to stop it, joined by whoever comes meanwhile; the next call tries again if it failed."""
