@@ -96,6 +96,21 @@ async def test_what_a_server_cannot_work_with_stops_it_in_one_line(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"pidslimit": 5}, "--sandbox-config pidslimit: Extra inputs are not permitted"),
+        ({"pidsLimit": 5}, "--sandbox-config pidsLimit: Input should be greater than or equal to 64"),
+        ({"nodeSelector": {"a": "b"}}, "nodeSelector is of pods; remove it"),
+    ],
+)
+def test_a_configuration_that_would_be_ignored_is_refused(
+    provider: DockerProvider, config: dict[str, object], said: str
+) -> None:
+    with pytest.raises(StartupError, match=said):
+        DockerProvider.from_settings(replace(provider.settings, sandbox_config=config))
+
+
 async def test_too_few_networks_for_the_slots_are_told_with_their_number(
     provider: DockerProvider, docker: FakeDocker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,6 +181,7 @@ async def test_a_removal_that_hangs_costs_no_answer_and_is_tried_again(
     docker.answers("ps", f"while [ ! -e {release} ]; do sleep 0.05; done")
     await sandbox.stop(delete=True)
     assert sandbox.left
+    monkeypatch.undo()
     docker.answers("ps", "echo c1")
     await sandbox.destroy()
     assert not sandbox.left

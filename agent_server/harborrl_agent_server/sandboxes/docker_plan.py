@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, Self
 
 import yaml
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.images import SandboxConfig, quantity
@@ -54,8 +55,13 @@ REASONS = (
 )
 
 
+OF_DOCKER = {"images", "limits", "defaults", "build", "allowlist", "pids_limit"}
+
+
 class DockerConfig(SandboxConfig):
     """`--sandbox-config` of Docker sandboxes: `images`, `limits`, `defaults` as for pods, and what only Docker has."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     build: bool = True
     """Whether a task's Dockerfile is built when nothing names an image for it; slow at first, cached afterwards."""
@@ -63,6 +69,14 @@ class DockerConfig(SandboxConfig):
     """Whether tasks with an allow-list run, behind Harbor's filter: it takes two images of Docker Hub."""
     pids_limit: int = Field(default=4096, ge=64)
     """Processes of one sandbox: without a limit a fork bomb takes the machine."""
+
+    @model_validator(mode="after")
+    def _of_docker_alone(self) -> Self:
+        """Nobody but its owner writes it, so what would be ignored is a mistake."""
+        of_pods = sorted(self.model_fields_set - OF_DOCKER)
+        if of_pods:
+            raise ValueError(f"{to_camel(of_pods[0])} is of pods; remove it")
+        return self
 
 
 def labels(job: JobIdentity, *, server: str, life: str, trial: str) -> dict[str, str]:
