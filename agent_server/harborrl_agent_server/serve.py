@@ -63,6 +63,14 @@ def provider_for(settings: Settings) -> SandboxProvider:
         from harborrl_agent_server.sandboxes.local import LocalProvider  # noqa: PLC0415 - only the chosen one
 
         return LocalProvider()
+    if settings.sandbox == "docker":
+        from harborrl_agent_server.sandboxes.docker_provider import DockerProvider  # noqa: PLC0415 - only the chosen one
+
+        return DockerProvider.from_settings(settings)
+    if ":" in settings.sandbox:
+        from harborrl_agent_server.sandboxes.hosted_provider import HostedProvider  # noqa: PLC0415 - only the chosen one
+
+        return HostedProvider.from_settings(settings)
     from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider  # noqa: PLC0415 - only the chosen one
 
     return KubernetesProvider.from_settings(settings)

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,7 +14,13 @@ from harborrl_agent_server.errors import StartupError
 
 LAST_PORT = 65535
 
-SANDBOX_KINDS = ("kubernetes", "local")
+SANDBOX_KINDS = ("kubernetes", "docker", "local")
+
+IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""`pkg.mod:Class`: any other environment of Harbor's interface. Of the command line alone: no request names code."""
+
+SEEN_BY_SANDBOXES = {"docker": "host.docker.internal"}
+"""This server's own address inside them, where it runs in no pod."""
 
 AGENTS = ("bash", "terminus-2", "mini-swe-agent", "nop")
 """What a request may name; `oracle` besides, with `--allow-oracle`."""
@@ -120,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     add("--gateway-port", type=int, default=0, help="where agents inside sandboxes reach the model; 0: any free one")
     add("--allow-oracle", action="store_true", help="let requests run the task's own solution (never for training)")
     add("--reward-key", default=None, help="the reward among several keys of a verifier's reward.json")
-    add("--sandbox", default="kubernetes", help=" or ".join(SANDBOX_KINDS))
+    add("--sandbox", default="kubernetes", help=f"{', '.join(SANDBOX_KINDS)}, or pkg.mod:Class of a Harbor environment")
     add("--sandbox-namespace", default="harborrl-sandboxes")
     add("--sandbox-image", default=None, help="image of tasks that name none")
     add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
@@ -190,8 +197,8 @@ def check(settings: Settings) -> None:
 
 
 def choices(settings: Settings) -> Iterator[str]:
-    if settings.sandbox not in SANDBOX_KINDS:
-        yield f"--sandbox {settings.sandbox}: unknown kind; one of {', '.join(SANDBOX_KINDS)}"
+    if settings.sandbox not in SANDBOX_KINDS and not IMPORT_PATH.fullmatch(settings.sandbox):
+        yield f"--sandbox {settings.sandbox}: unknown kind; one of {', '.join(SANDBOX_KINDS)}, or pkg.mod:Class"
     if not settings.tasks_dir.is_dir():
         yield f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path"
     unknown = [name for name in settings.allowed_agents if name not in AGENTS]
@@ -230,7 +237,7 @@ def gateway_from(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[s
         "allowed_agents": names(args.allowed_agents),
         "allowed_model_hosts": names(args.allowed_model_hosts),
         "gateway_port": args.gateway_port,
-        "gateway_host": environ.get("POD_IP") or "127.0.0.1",
+        "gateway_host": environ.get("POD_IP") or SEEN_BY_SANDBOXES.get(args.sandbox, "127.0.0.1"),
     }
 
 

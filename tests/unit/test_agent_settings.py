@@ -47,7 +47,7 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        (["--sandbox", "dokcer"], "--sandbox dokcer: unknown kind; one of kubernetes, local"),
+        (["--sandbox", "dokcer"], "--sandbox dokcer: unknown kind; one of kubernetes, docker, local, or pkg.mod:Class"),
         (["--max-concurrent", "0"], "--max-concurrent 0: at least 1"),
         (["--agent-kwargs", "{"], "--agent-kwargs is not JSON"),
         (["--sandbox-config", "[]"], "--sandbox-config must be a JSON object"),

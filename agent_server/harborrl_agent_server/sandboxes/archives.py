@@ -73,6 +73,17 @@ def _refuse_half(archive: IO[bytes], end: int) -> None:
         raise BadArchiveError("the sandbox sent the beginning of a tar archive and not its end")
 
 
+def remove_ways_out(folder: Path) -> list[str]:
+    """Take links that lead out of the folder, devices, pipes and sockets out of what others unpacked; their names."""
+    root, refused = folder.resolve(), []
+    for path in sorted(folder.rglob("*")):
+        kept = path.resolve().is_relative_to(root) if path.is_symlink() else path.is_file() or path.is_dir()
+        if not kept:
+            refused.append(str(path.relative_to(folder)))
+            path.unlink()
+    return refused
+
+
 def write_file(content: IO[bytes], target: Path) -> None:
     """A plain file at `target`; a link that stands there is replaced, not followed."""
     target.parent.mkdir(parents=True, exist_ok=True)

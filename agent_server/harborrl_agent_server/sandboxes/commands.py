@@ -28,16 +28,31 @@ KILL = (
 
 REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
 
-QUIESCE = (
-    "kill -9 -1 2>/dev/null; rm -rf /tests; "
-    f'for f in {" ".join(REWARDS)}; do [ -f "$f" ] && {{ true >"$f"; }} 2>/dev/null; done; :'
-)
-"""Ends every process except process 1 and this shell, and drops what was planted for the tests.
+CLEARED = f'rm -rf /tests; for f in {" ".join(REWARDS)}; do [ -f "$f" ] && {{ true >"$f"; }} 2>/dev/null; done; :'
+"""Drops what was planted for the tests. Rewards are emptied by the shell itself: an agent may have seen to it that
+Harbor's `rm` leaves them. Times of files would tell less: busybox compares whole seconds, and a verifier takes a part
+of one. A pipe, which would hold the shell, stays."""
 
-Rewards are emptied by the shell itself: an agent may have seen to it that Harbor's `rm` leaves them. Times of files
-would tell less: busybox compares whole seconds, and a verifier takes a part of one. A pipe, which would hold the shell,
-stays.
-"""
+QUIESCE = f"kill -9 -1 2>/dev/null; {CLEARED}"
+"""Ends every process except process 1 and this shell, and drops what was planted."""
+
+SURVEY = (
+    """for p in /proc/[0-9]*; do { read -r s <"$p/stat"; } 2>/dev/null || continue; """
+    """set -- ${s##*) }; echo "${p#/proc/}:${20}"; done"""
+)
+"""The processes there are, by number and start time: a number comes again."""
+
+QUIESCE_OTHERS = (
+    """k=" $1 "; a=" "; q=$$; while [ "$q" -gt 0 ]; do a="$a$q "; read -r s <"/proc/$q/stat" || break; """
+    """set -- ${s##*) }; q=$2; done; """
+    """i=0; while [ $i -lt 20 ]; do n=0; for p in /proc/[0-9]*; do """
+    """{ read -r s <"$p/stat"; } 2>/dev/null || continue; set -- ${s##*) }; [ "$1" = Z ] && continue; """
+    """q=${p#/proc/}; case "$a" in *" $q "*) continue;; esac; case "$k" in *" $q:${20} "*) continue;; esac; """
+    """kill -9 "$q" 2>/dev/null; n=1; done; [ $n = 0 ] && break; i=$((i+1)); done; """
+    f"{CLEARED}"
+)
+"""As QUIESCE, where the sandbox has processes that are not the agent's: $1 are those that stay, as SURVEY tells them.
+Its own ancestors stay too: they carry this command."""
 
 IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
@@ -45,10 +60,14 @@ IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 def prepare(workdir: str | None, shared: Sequence[str]) -> str:
     """Fails in an image without tar; makes the folders that Harbor and the task count on."""
+    tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"
+    return f"{tar}; {folders(workdir, shared)}"
+
+
+def folders(workdir: str | None, shared: Sequence[str]) -> str:
     made = shlex.join([*shared, *([workdir] if workdir else [])])
     opened = f" && chmod 777 {shlex.join(shared)}" if shared else ""
-    tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"
-    return f"{tar}; mkdir -p {made or '/tmp'}{opened}"  # noqa: S108 - inside the sandbox
+    return f"mkdir -p {made or '/tmp'}{opened}"  # noqa: S108 - inside the sandbox
 
 
 def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: str | int | None) -> str:

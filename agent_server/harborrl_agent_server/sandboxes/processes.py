@@ -13,11 +13,14 @@ from harborrl_agent_server.sandboxes.streams import CHUNK, Sink
 
 DRAIN_SECONDS = 0.3
 
+REAP_SECONDS = 1.0
+
 
 class _Protocol(asyncio.SubprocessProtocol):
     def __init__(self, sinks: Mapping[int, Sink]) -> None:
         self.sinks = sinks
         self.exited = asyncio.Event()
+        self.gone = asyncio.Event()
         self.closed = asyncio.Event()
         self.writable = asyncio.Event()
         self.writable.set()
@@ -35,6 +38,7 @@ class _Protocol(asyncio.SubprocessProtocol):
 
     @override
     def process_exited(self) -> None:
+        self.gone.set()
         self.exited.set()
         self.writable.set()
 
@@ -78,6 +82,14 @@ async def run(
         return code
     finally:
         transport.close()
+        await _reaped(protocol)
+
+
+async def _reaped(protocol: _Protocol) -> None:
+    """A process that was killed is waited for, so that it is no zombie of a loop that closes; one that hangs is not."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REAP_SECONDS):
+            await protocol.gone.wait()
 
 
 async def _feed(transport: asyncio.SubprocessTransport, protocol: _Protocol, source: IO[bytes]) -> None:
