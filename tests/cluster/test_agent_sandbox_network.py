@@ -5,6 +5,7 @@ Where the cluster enforces no NetworkPolicies, the first test says so and the ot
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvid
 from harborrl_agent_server.sandboxes.network import own_policy
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
 from support.agent_http import replies
-from support.agent_server import MARKS, stage
+from support.agent_server import BUDGETS, MARKS, stage
 from support.agent_tasks import write_task
 from support.sandbox_api import sandbox_of
 from support.sandbox_cluster import own_namespace, pods, policies, settings_for, trusting
@@ -204,7 +205,8 @@ async def test_a_server_that_restarts_sweeps_the_policies_it_left(
     await again.open()
     assert await policies(cluster, namespace) == ["harborrl-no-network"]
     assert await pods(cluster, namespace) == []
-    await again.close()
+    for server in (again, killed):
+        await server.close()
 
 
 CUT_OFF = (
@@ -223,7 +225,7 @@ async def test_a_whole_trial_without_network_is_graded_and_leaves_nothing(
     environment: str, toml: str, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     """With the proof, which its task waits for."""
-    settings = settings_for(namespace, tmp_path)
+    settings = settings_for(namespace, tmp_path, budgets=replace(BUDGETS, environment_start_s=300))
     tasks = tmp_path / "tasks"
     write_task(tasks, environment=f'workdir = "/app"\n{environment}', toml=toml)
     script = replies(f"```sh\n{CUT_OFF}\n```", "TASK_DONE")

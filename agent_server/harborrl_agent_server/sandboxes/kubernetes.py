@@ -126,7 +126,9 @@ class KubernetesSandbox(ShellSandbox):
                 await self.network.prepare(self.network_policy, self._phase_network_policies, self.image())
         except TimeoutError as error:
             raise SandboxStartError(
-                "NetworkNotReady", "the sandbox's network was not prepared within the start budget; look at the log"
+                "NetworkNotReady",
+                "the sandbox's network was not prepared within the start budget (NetworkPolicies:"
+                f" {self.provider.network_policies()}); look at the server's log, or raise environmentStartSeconds",
             ) from error
 
     def start_budget_s(self) -> float:
