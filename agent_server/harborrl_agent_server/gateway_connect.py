@@ -6,6 +6,8 @@ A name server may answer differently a second later (DNS rebinding), so nothing 
 import asyncio
 import ipaddress
 import socket
+import zlib
+from collections.abc import Sequence
 from typing import override
 
 import httpx
@@ -14,24 +16,28 @@ from harborrl_agent_server.endpoints import Address, EndpointRefusedError, HostR
 
 CONNECT_SECONDS = 20.0
 
+POOLS = 64
+"""httpcore looks at each connection of a pool again for each request: 512 trials in one pool cost the server more than
+the rest of their model requests together."""
+
 
 class JudgedTransport(httpx.AsyncBaseTransport):
     """Hands every request on under a judged address; the Host header and the name for TLS stay the request's."""
 
     def __init__(self, rules: HostRules, inner: httpx.AsyncBaseTransport | None = None) -> None:
         self._rules = rules
-        # No proxies: sessions live inside the cluster. No bound: trials are bounded by their slots.
-        self._inner = inner or httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None), trust_env=False)
+        self._pools: Sequence[httpx.AsyncBaseTransport] = [inner] if inner else pools(POOLS)
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Raises `httpx.ConnectError` where nothing answers and `EndpointRefusedError` where nothing may be asked."""
         name = request.url.host.rstrip(".").lower()
         refusal: Exception = httpx.ConnectError(f"{name} has no address", request=request)
+        pool = self._pools[zlib.crc32(request.url.raw_path) % len(self._pools)]  # one session, one pool
         for address in await self._addresses(request):
             try:
                 self._rules.judge(name, address)
-                return await self._inner.handle_async_request(addressed(request, address))
+                return await pool.handle_async_request(addressed(request, address))
             except (EndpointRefusedError, httpx.ConnectError, httpx.ConnectTimeout) as error:
                 refusal = error
         raise refusal
@@ -50,7 +56,15 @@ class JudgedTransport(httpx.AsyncBaseTransport):
 
     @override
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        for pool in self._pools:
+            await pool.aclose()
+
+
+def pools(number: int) -> list[httpx.AsyncBaseTransport]:
+    """No proxies: sessions live inside the cluster. No bound: trials are bounded by their slots."""
+    trusted = httpx.create_ssl_context(trust_env=False)
+    limits = httpx.Limits(max_connections=None)
+    return [httpx.AsyncHTTPTransport(verify=trusted, limits=limits, trust_env=False) for _ in range(number)]
 
 
 def addressed(request: httpx.Request, address: Address) -> httpx.Request:

@@ -19,7 +19,7 @@ class JobSandbox(LocalSandbox):
     """Harbor's job tells a sandbox nothing of our own, so it brings the scope of its trial along."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        CURRENT.set(TrialScope(run_id="job", provider=LocalProvider(), model_client=CLIENT))
+        CURRENT.set(TrialScope(run_id="job", provider=LocalProvider()))
         super().__init__(*args, **kwargs)
 
 
