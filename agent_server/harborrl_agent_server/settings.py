@@ -55,6 +55,8 @@ class Settings:
     dashboard_port: int = 0
     """0: no dashboard."""
     max_concurrent: int = 8
+    start_concurrency: int = 16
+    """Sandboxes that are being made at once; the API server, nodes and registries are slow for more. 0: no limit."""
     budgets: Budgets = field(default_factory=Budgets)
     agent_name: str = "bash"
     agent_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -105,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
     add("--port", type=int, default=30000)
     add("--dashboard-port", type=int, default=0, help="of read-only pages about the trials; 0: none")
     add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
+    add("--start-concurrency", type=int, default=16, help="sandboxes that are being made at once; 0: no limit")
     add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
     add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
     add("--agent-setup-timeout", type=float, default=budgets.agent_setup_s, help="seconds")
@@ -205,6 +208,8 @@ def choices(settings: Settings) -> Iterator[str]:
 def numbers(settings: Settings) -> Iterator[str]:
     if settings.max_concurrent < 1:
         yield f"--max-concurrent {settings.max_concurrent}: at least 1"
+    if settings.start_concurrency < 0:
+        yield f"--start-concurrency {settings.start_concurrency}: 1 or more, or 0 for no limit"
     ports = {
         "--port": settings.port,
         "--dashboard-port": settings.dashboard_port,
