@@ -1,7 +1,6 @@
 """How many sandboxes are made at once, and what a trial that waits for its turn is meanwhile."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ def tasks(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def starts() -> Iterator[asyncio.Event]:
+def starts() -> asyncio.Event:
     HeldAtStart.go, HeldAtStart.now, HeldAtStart.peak = asyncio.Event(), 0, 0
     return HeldAtStart.go
 
