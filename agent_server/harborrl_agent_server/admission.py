@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections import deque
 from collections.abc import Awaitable
+from dataclasses import dataclass
 
 
 class Slots:
@@ -55,6 +56,18 @@ class Starts(Slots):
     def __init__(self, limit: int) -> None:
         """`limit` 0: any number at once."""
         super().__init__(limit or sys.maxsize)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a trial waits for before it begins, in this order."""
+
+    slots: Slots
+    starts: Slots
+
+    @classmethod
+    def of(cls, max_concurrent: int, start_concurrency: int) -> "Admission":
+        return cls(Slots(max_concurrent), Starts(start_concurrency))
 
 
 class Taken:

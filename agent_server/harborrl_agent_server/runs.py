@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harbor.models.trial.config import AgentConfig
 
-from harborrl_agent_server.admission import Slots, Starts, Taken, taken
+from harborrl_agent_server.admission import Admission, Taken, taken
 from harborrl_agent_server.agents.registry import agent_config
 from harborrl_agent_server.answers import REFUSALS, not_admitted, of_trial, refusal, refused
 from harborrl_agent_server.bounded import keep
@@ -51,14 +51,16 @@ class Runs:
         provider: SandboxProvider,
         gateway: Gateway,
         metrics: Metrics,
+        *,
+        admission: Admission | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.provider = provider
         self.gateway = gateway
         self.metrics = metrics
-        self.slots = Slots(settings.max_concurrent)
-        self.starts = Starts(settings.start_concurrency)
+        admission = admission or Admission.of(settings.max_concurrent, settings.start_concurrency)
+        self.slots, self.starts = admission.slots, admission.starts
         self.live: set[Run] = set()
         self.outcomes: Counter[str] = Counter()
         self.draining = False

@@ -13,6 +13,8 @@ from harborrl_agent_server.errors import StartupError
 
 LAST_PORT = 65535
 
+LONGEST_LABEL = 63
+
 SANDBOX_KINDS = ("kubernetes", "local")
 
 AGENTS = ("bash", "terminus-2", "mini-swe-agent", "nop")
@@ -46,6 +48,31 @@ class JobIdentity:
         return bool(self.namespace and self.name and self.uid)
 
 
+WORKER, GATEWAY = "HARBORRL_WORKER", "HARBORRL_WORKER_GATEWAY"
+"""What a dispatcher tells its workers: `INDEX:FOLDER`, and where sandboxes find the gateway."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A place among the server processes of one pod; its sockets are in a folder that only they can enter."""
+
+    index: int
+    folder: Path
+    gateway: str = ""
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / f"worker-{self.index}"
+
+    @property
+    def gateway_socket(self) -> Path:
+        return self.folder / f"gateway-{self.index}"
+
+    @property
+    def lending_socket(self) -> Path:
+        return self.folder / "slots"
+
+
 @dataclass(frozen=True)
 class Settings:
     tasks_dir: Path
@@ -64,6 +91,10 @@ class Settings:
     """Which agents a request may name."""
     allowed_model_hosts: tuple[str, ...] = ()
     """Where sessions may be: names, `*.names`, addresses, CIDRs; empty: anywhere but metadata services."""
+    workers: int = 1
+    """Server processes of this pod behind its one port."""
+    worker: Worker | None = None
+    """The place of this very process among them; None: it is a whole server, or their dispatcher."""
     gateway_port: int = 0
     """Where agents inside sandboxes reach the model; 0: any free port, which no NetworkPolicy can name."""
     gateway_host: str = "127.0.0.1"
@@ -98,6 +129,12 @@ class Settings:
     job: JobIdentity = field(default_factory=JobIdentity)
     pod_name: str = "agent-server"
 
+    @property
+    def server_name(self) -> str:
+        """Whose the sandboxes are: a worker that is started again sweeps its own predecessor's and no neighbour's."""
+        mark = "" if self.worker is None else f"-w{self.worker.index}"
+        return self.pod_name[: LONGEST_LABEL - len(mark)] + mark if mark else self.pod_name
+
 
 def parser() -> argparse.ArgumentParser:
     budgets = Budgets()
@@ -108,6 +145,7 @@ def parser() -> argparse.ArgumentParser:
     add("--dashboard-port", type=int, default=0, help="of read-only pages about the trials; 0: none")
     add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
     add("--start-concurrency", type=int, default=16, help="sandboxes that are being made at once; 0: no limit")
+    add("--workers", type=int, default=1, help="server processes that share port and slots; for some 100 trials each")
     add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
     add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
     add("--agent-setup-timeout", type=float, default=budgets.agent_setup_s, help="seconds")
@@ -167,6 +205,7 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         "admin_secret": environ.get("HARBOR_ADMIN_SECRET", ""),
         "job": JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
         "pod_name": environ.get("POD_NAME") or socket.gethostname(),
+        "worker": worker_from(environ),
     }
     settings = Settings(**same_name | further | gateway_from(args, environ))
     check(settings)
@@ -210,6 +249,10 @@ def numbers(settings: Settings) -> Iterator[str]:
         yield f"--max-concurrent {settings.max_concurrent}: at least 1"
     if settings.start_concurrency < 0:
         yield f"--start-concurrency {settings.start_concurrency}: 1 or more, or 0 for no limit"
+    if settings.workers < 1:
+        yield f"--workers {settings.workers}: at least 1"
+    if settings.workers > 1 and settings.dashboard_port:
+        yield "--dashboard-port: a dashboard shows one process; use --workers 1, or scrape /metrics"
     ports = {
         "--port": settings.port,
         "--dashboard-port": settings.dashboard_port,
@@ -238,6 +281,11 @@ def gateway_from(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[s
         "gateway_port": args.gateway_port,
         "gateway_host": environ.get("POD_IP") or "127.0.0.1",
     }
+
+
+def worker_from(environ: Mapping[str, str]) -> Worker | None:
+    index, _, folder = environ.get(WORKER, "").partition(":")
+    return Worker(int(index), Path(folder), environ.get(GATEWAY, "")) if folder else None
 
 
 def names(text: str) -> tuple[str, ...]:
