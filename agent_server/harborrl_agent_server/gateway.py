@@ -7,7 +7,7 @@ import json
 import secrets
 import socket
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, override
 
 import httpx
@@ -30,11 +30,11 @@ REMEMBERED = 10_000
 
 
 class Gateway:
-    """The tokens of the trials that run, and the client through which all of them reach their sessions."""
+    """The tokens of the trials that run, and the clients through which they reach their sessions."""
 
-    def __init__(self, client: httpx.AsyncClient, mark: str = "") -> None:
-        """`mark`: what all tokens begin with."""
-        self.client = client
+    def __init__(self, new_client: Callable[[], httpx.AsyncClient], mark: str = "") -> None:
+        """`new_client`: of one trial, which closes it. `mark`: what all tokens begin with."""
+        self.new_client = new_client
         self._mark = mark
         self.address = ""
         """Where sandboxes find it: `http://HOST:PORT`; empty while it does not listen."""

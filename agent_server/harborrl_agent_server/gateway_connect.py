@@ -6,8 +6,8 @@ A name server may answer differently a second later (DNS rebinding), so nothing 
 import asyncio
 import ipaddress
 import socket
-import zlib
-from collections.abc import Sequence
+import ssl
+from functools import cache
 from typing import override
 
 import httpx
@@ -16,28 +16,24 @@ from harborrl_agent_server.endpoints import Address, EndpointRefusedError, HostR
 
 CONNECT_SECONDS = 20.0
 
-POOLS = 64
-"""httpcore looks at each connection of a pool again for each request: 512 trials in one pool cost the server more than
-the rest of their model requests together."""
-
 
 class JudgedTransport(httpx.AsyncBaseTransport):
     """Hands every request on under a judged address; the Host header and the name for TLS stay the request's."""
 
     def __init__(self, rules: HostRules, inner: httpx.AsyncBaseTransport | None = None) -> None:
         self._rules = rules
-        self._pools: Sequence[httpx.AsyncBaseTransport] = [inner] if inner else pools(POOLS)
+        # No proxies: sessions live inside the cluster.
+        self._inner = inner or httpx.AsyncHTTPTransport(verify=trusted(), trust_env=False)
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Raises `httpx.ConnectError` where nothing answers and `EndpointRefusedError` where nothing may be asked."""
         name = request.url.host.rstrip(".").lower()
         refusal: Exception = httpx.ConnectError(f"{name} has no address", request=request)
-        pool = self._pools[zlib.crc32(request.url.raw_path) % len(self._pools)]  # one session, one pool
         for address in await self._addresses(request):
             try:
                 self._rules.judge(name, address)
-                return await pool.handle_async_request(addressed(request, address))
+                return await self._inner.handle_async_request(addressed(request, address))
             except (EndpointRefusedError, httpx.ConnectError, httpx.ConnectTimeout) as error:
                 refusal = error
         raise refusal
@@ -56,15 +52,13 @@ class JudgedTransport(httpx.AsyncBaseTransport):
 
     @override
     async def aclose(self) -> None:
-        for pool in self._pools:
-            await pool.aclose()
+        await self._inner.aclose()
 
 
-def pools(number: int) -> list[httpx.AsyncBaseTransport]:
-    """No proxies: sessions live inside the cluster. No bound: trials are bounded by their slots."""
-    trusted = httpx.create_ssl_context(trust_env=False)
-    limits = httpx.Limits(max_connections=None)
-    return [httpx.AsyncHTTPTransport(verify=trusted, limits=limits, trust_env=False) for _ in range(number)]
+@cache
+def trusted() -> ssl.SSLContext:
+    """Reading the certificates takes longer than all requests of a small trial."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def addressed(request: httpx.Request, address: Address) -> httpx.Request:
@@ -79,7 +73,10 @@ def addressed(request: httpx.Request, address: Address) -> httpx.Request:
 
 
 def model_client(rules: HostRules, inner: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """No time-out but for the connection: the agent's budget bounds a model request."""
+    """Of one trial: httpcore looks at every connection of a client again for each request, and a trial has few.
+
+    No time-out but for the connection: the agent's budget bounds a model request.
+    """
     return httpx.AsyncClient(
         transport=JudgedTransport(rules, inner), timeout=httpx.Timeout(None, connect=CONNECT_SECONDS), trust_env=False
     )

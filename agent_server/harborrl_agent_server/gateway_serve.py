@@ -31,18 +31,18 @@ def listening_host(settings: Settings) -> str:
 async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
     """It listens only where an agent may need it; a worker's behind the dispatcher's, which tells them by token."""
     worker = settings.worker
-    async with model_client(host_rules(settings)) as client:
-        gateway = Gateway(client, f"{worker.index}-" if worker else "")
-        if not needed(settings):
+    rules = host_rules(settings)
+    gateway = Gateway(lambda: model_client(rules), f"{worker.index}-" if worker else "")
+    if not needed(settings):
+        yield gateway
+    elif worker is not None:
+        worker.gateway_socket.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(worker.gateway_socket))
+        gateway.address = worker.gateway
+        async with serving(gateway.app(), listener):
             yield gateway
-        elif worker is not None:
-            worker.gateway_socket.unlink(missing_ok=True)
-            listener = socket.socket(socket.AF_UNIX)
-            listener.bind(str(worker.gateway_socket))
-            gateway.address = worker.gateway
-            async with serving(gateway.app(), listener):
-                yield gateway
-        else:
-            port, host = settings.gateway_port, listening_host(settings)
-            async with listening(gateway, host=host, port=port, advertised=settings.gateway_host):
-                yield gateway
+    else:
+        port, host = settings.gateway_port, listening_host(settings)
+        async with listening(gateway, host=host, port=port, advertised=settings.gateway_host):
+            yield gateway

@@ -68,7 +68,7 @@ class TrialRun:
         Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
         """
         scope = TrialScope(run_id=run_id, provider=provider, gateway=gateway)
-        scope.model = model_session(request, settings, gateway.client, scope.progress, scope.warnings)
+        scope.model = model_session(request, settings, gateway.new_client(), scope.progress, scope.warnings)
         CURRENT.set(scope)
         config = TrialConfig(
             task=TaskConfig(path=task_dir),
@@ -96,6 +96,8 @@ class TrialRun:
             self.result = await self.trial.run()
             return self.result
         finally:
+            if self.scope.model is not None:
+                await self.scope.model.hang_up()
             forget_loggers(self.name)
 
     def _tell_phases(self) -> None:

@@ -116,7 +116,7 @@ def test_each_worker_has_sandboxes_of_its_own_name(tmp_path: Path) -> None:
 async def test_a_token_of_the_gateway_leads_to_the_worker_that_gave_it(tmp_path: Path) -> None:
     workers = Workers(2, tmp_path, [], {})
     async with httpx.AsyncClient() as client:
-        gateway = Gateway(client, "1-")
+        gateway = Gateway(lambda: client, "1-")
         gateway.address = "http://gateway"
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(workers.children[1].worker.gateway_socket))
