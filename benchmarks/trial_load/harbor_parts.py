@@ -15,11 +15,14 @@ from harborrl_agent_server.scope import CURRENT, TrialScope
 CLIENT = httpx.AsyncClient(timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None))  # noqa: S113 - ours
 
 
+PROVIDER = LocalProvider()
+
+
 class JobSandbox(LocalSandbox):
     """Harbor's job tells a sandbox nothing of our own, so it brings the scope of its trial along."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        CURRENT.set(TrialScope(run_id="job", provider=LocalProvider()))
+        CURRENT.set(TrialScope(run_id="job", provider=PROVIDER))
         super().__init__(*args, **kwargs)
 
 

@@ -77,8 +77,17 @@ def lag(measured: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def processor_seconds(pid: int) -> tuple[float, float]:
-    """Of a process itself, and of its children that have ended and their own: user and system time."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """User and system time: of a process itself, and of its children, those that live and those that have ended."""
+    own, ended = spent(pid)
+    living = [spent(int(child)) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return own, ended + sum(map(sum, living))
+
+
+def spent(pid: int) -> tuple[float, float]:
+    """Of a process itself, and of its children that have ended; nothing of one that has gone meanwhile."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0, 0.0
     tick = os.sysconf("SC_CLK_TCK")
-    own, children = (int(fields[11]) + int(fields[12])) / tick, (int(fields[13]) + int(fields[14])) / tick
-    return own, children
+    return (int(fields[11]) + int(fields[12])) / tick, (int(fields[13]) + int(fields[14])) / tick
