@@ -19,6 +19,7 @@ from harborrl_agent_server.agents.registry import loaded, model_session
 from harborrl_agent_server.contract import ExitStatus, RunRequest
 from harborrl_agent_server.errors import ERROR_POLICY
 from harborrl_agent_server.gateway import Gateway
+from harborrl_agent_server.known_tasks import KnownTrial
 from harborrl_agent_server.loggers import forget_loggers
 from harborrl_agent_server.outcomes import Cause, Evidence
 from harborrl_agent_server.phases import Phase
@@ -206,7 +207,7 @@ async def built(config: TrialConfig) -> Trial:
             f"trial {claim.name} was begun before, by a server that runs it still or was killed; open another session"
         ) from error
     try:
-        return await Trial.create(config)
+        return await KnownTrial.create(config)
     except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
         forget_loggers(config.trial_name)
         shutil.rmtree(claim, ignore_errors=True)
