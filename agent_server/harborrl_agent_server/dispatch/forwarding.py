@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from typing import override
 
 import httpx
@@ -21,6 +22,12 @@ ADDED = frozenset({b"transfer-encoding", b"keep-alive", b"date", b"server"})
 """Headers of an answer that our own server puts on it."""
 
 
+async def emptied(parts: list[bytes]) -> AsyncIterator[bytes]:
+    """A body that is gone once it was sent: a trial lasts hours, and a row of a data set may be megabytes."""
+    while parts:
+        yield parts.pop()
+
+
 class Forwarded(Response):
     """A client that hangs up is gone for the worker too; a worker that dies breaks the client's connection.
 
@@ -31,7 +38,8 @@ class Forwarded(Response):
         super().__init__()
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in OWN]
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        self._request = client.build_request(request.method, target, headers=headers, content=body)
+        headers.append((b"content-length", str(len(body)).encode()))
+        self._request = client.build_request(request.method, target, headers=headers, content=emptied([body]))
         self._client = client
 
     @override
