@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from harborrl_agent_server.dispatch.choosing import worker_of
 from harborrl_agent_server.sessions import run_id
 from support.agent_http import SessionServer, serving
 from support.held_trials import Gate
-from support.server_process import process
+from support.server_process import LOCAL, process
 
 
 @dataclass
@@ -53,13 +53,15 @@ class Crew:
 
 
 @contextlib.asynccontextmanager
-async def crew(tasks: Path, folder: Path, *, workers: int = 2, slots: int = 4, flags: str = "") -> AsyncIterator[Crew]:
+async def crew(
+    tasks: Path, folder: Path, *, workers: int = 2, slots: int = 4, sandbox: Sequence[str] = LOCAL
+) -> AsyncIterator[Crew]:
     gate = Gate()
     session = SessionServer(gate)
-    program = ["-m", "harborrl_agent_server", "--workers", str(workers), "--max-concurrent", str(slots), *flags.split()]
+    program = ["-m", "harborrl_agent_server", "--workers", str(workers), "--max-concurrent", str(slots)]
     async with (
         serving(session.app) as session_url,
-        process(tasks, folder, program) as (server, url),
+        process(tasks, folder, program, sandbox=sandbox) as (server, url),
         httpx.AsyncClient(timeout=300) as client,
     ):
         yield Crew(server, url, session_url, gate, client, workers)

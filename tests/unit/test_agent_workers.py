@@ -12,7 +12,7 @@ import pytest
 from support.agent_http import eventually
 from support.agent_server import MARKS
 from support.agent_tasks import write_task
-from support.server_process import started
+from support.server_process import LOCAL, started
 from support.worker_processes import children, crew, worker_pid
 
 pytestmark = MARKS
@@ -143,7 +143,7 @@ async def test_what_no_worker_would_take_is_refused_as_by_one_server(tasks: Path
 
 
 async def test_a_worker_that_cannot_start_ends_the_server_with_one_line(tasks: Path, tmp_path: Path) -> None:
-    program = ["-m", "harborrl_agent_server", "--workers", "2", "--agent-kwargs", '{"maxTurns": 0}']
+    program = ["-m", "harborrl_agent_server", "--workers", "2", "--agent-kwargs", '{"maxTurns": 0}', *LOCAL]
     server = await started(tasks, tmp_path, program, stderr=asyncio.subprocess.PIPE)
     _, said = await server.communicate()
     assert server.returncode == 64
