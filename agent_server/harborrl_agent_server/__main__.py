@@ -25,7 +25,12 @@ def serve(beat: Beat) -> int:
     from harborrl_agent_server.settings import settings_from  # noqa: PLC0415 - as above
 
     try:
-        return run(settings_from(sys.argv[1:]), beat=beat)
+        settings = settings_from(sys.argv[1:])
+        if settings.workers > 1 and settings.worker is None:
+            from harborrl_agent_server.dispatch.serve import dispatch  # noqa: PLC0415 - as above
+
+            return dispatch(settings, sys.argv[1:], dict(os.environ), beat)
+        return run(settings, beat=beat)
     except StartupError as error:
         print(f"harborrl_agent_server: {error}", file=sys.stderr)  # noqa: T201 - the one line that an operator reads
         return 64

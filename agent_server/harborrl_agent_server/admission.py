@@ -1,7 +1,11 @@
 """Slots: at most so many trials at once, in the order they came."""
 
 import asyncio
+import contextlib
+import sys
 from collections import deque
+from collections.abc import Awaitable
+from dataclasses import dataclass
 
 
 class Slots:
@@ -44,3 +48,53 @@ class Slots:
                 turn.set_result(None)
                 return
         self.taken -= 1
+
+
+class Starts(Slots):
+    """Slots for sandboxes that are being made: each is given back when its sandbox is there, or never will be."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit` 0: any number at once."""
+        super().__init__(limit or sys.maxsize)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a trial waits for before it begins, in this order."""
+
+    slots: Slots
+    starts: Slots
+
+    @classmethod
+    def of(cls, max_concurrent: int, start_concurrency: int) -> "Admission":
+        return cls(Slots(max_concurrent), Starts(start_concurrency))
+
+
+class Taken:
+    """One slot that is given back once, by whoever comes first."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots: Slots | None = slots
+
+    def give_back(self) -> None:
+        if self._slots is not None:
+            slots, self._slots = self._slots, None
+            slots.give_back()
+
+
+async def taken(slots: Slots, ended: Awaitable[None], patience_s: float | None) -> Taken | None:
+    """A slot, or None when `ended` came or patience ran out first; then none is held."""
+    turn = asyncio.ensure_future(slots.take())
+    leaving = asyncio.ensure_future(ended)
+    await asyncio.wait({turn, leaving}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+    is_wanted = not leaving.done()
+    leaving.cancel()
+    if turn.done() and is_wanted:
+        return Taken(slots)
+    if turn.done():
+        slots.give_back()
+    else:
+        turn.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await turn
+    return None

@@ -42,7 +42,7 @@ def not_admitted(run: Run, now: float, settings: Settings) -> RunResponse:
             ExitStatus.QUEUE_TIMEOUT,
             f"no slot in {waited:.0f} s; a trial takes up to {settings.budgets.total():.0f} s "
             f"of the client's {run.request.deadline_s:.0f} s; "
-            "raise --max-concurrent, send fewer trials at once, or wait longer",
+            "raise --max-concurrent or --start-concurrency, send fewer trials at once, or wait longer",
         )
     answer.phase_seconds["queue"] = round(waited, 3)
     return answer

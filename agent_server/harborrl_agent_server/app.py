@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
+from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.answering import TrialResponse
 from harborrl_agent_server.bearer import may_act
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
@@ -42,17 +43,23 @@ except PackageNotFoundError:
     """Run from a checkout."""
 
 
-def create_app(settings: Settings, provider: SandboxProvider, servers: Resolve | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    provider: SandboxProvider,
+    servers: Resolve | None = None,
+    admission: Admission | None = None,
+) -> FastAPI:
     """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up.
 
-    `servers`: the job's agent servers, by default those behind its headless Service.
+    `servers`: the job's agent servers, by default those behind its headless Service. `admission`: by default this
+    server's alone.
     """
     metrics = Metrics()
     metrics.capacity.set(settings.max_concurrent)
     app = FastAPI(
         title="HarborRL agent server",
         version=VERSION,
-        lifespan=lambda app: lifespan(app, settings, provider, metrics, servers),
+        lifespan=lambda app: lifespan(app, settings, provider, metrics=metrics, servers=servers, admission=admission),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -64,10 +71,16 @@ def create_app(settings: Settings, provider: SandboxProvider, servers: Resolve |
 
 @contextlib.asynccontextmanager
 async def lifespan(
-    app: FastAPI, settings: Settings, provider: SandboxProvider, metrics: Metrics, servers: Resolve | None
+    app: FastAPI,
+    settings: Settings,
+    provider: SandboxProvider,
+    *,
+    metrics: Metrics,
+    servers: Resolve | None,
+    admission: Admission | None,
 ) -> AsyncIterator[None]:
     async with open_gateway(settings) as gateway, httpx.AsyncClient(trust_env=False) as peer_client:
-        app.state.runs = Runs(settings, provider, gateway, metrics)
+        app.state.runs = Runs(settings, provider, gateway, metrics, admission=admission)
         app.state.peers = Peers(settings, peer_client, servers)
         runs: Runs = app.state.runs
         chores = [
@@ -85,6 +98,7 @@ async def lifespan(
                 chore.cancel()
             if not runs.draining:
                 await runs.stop(settings.grace_s)
+            await runs.sessions.close()
 
 
 def add_work(app: FastAPI, settings: Settings) -> None:
@@ -140,7 +154,12 @@ def add_insight(app: FastAPI, settings: Settings, metrics: Metrics, provider: Sa
 
 
 def retention(settings: Settings) -> Rule:
-    """What may still run, or be asked for again by a client that waits twice the budgets, stays."""
+    """What may still run, or be asked for again by a client that waits twice the budgets, stays.
+
+    Of several workers on one volume the first sweeps it.
+    """
+    if settings.worker is not None and settings.worker.index > 0:
+        return Rule(0, 0, 0)
     return Rule(settings.keep_trials, settings.keep_trials_days * 86400, young_s=2 * settings.budgets.total())
 
 

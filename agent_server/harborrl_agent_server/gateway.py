@@ -7,7 +7,7 @@ import json
 import secrets
 import socket
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, override
 
 import httpx
@@ -30,10 +30,12 @@ REMEMBERED = 10_000
 
 
 class Gateway:
-    """The tokens of the trials that run, and the client through which all of them reach their sessions."""
+    """The tokens of the trials that run, and the clients through which they reach their sessions."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self.client = client
+    def __init__(self, new_client: Callable[[], httpx.AsyncClient], mark: str = "") -> None:
+        """`new_client`: of one trial, which closes it. `mark`: what all tokens begin with."""
+        self.new_client = new_client
+        self._mark = mark
         self.address = ""
         """Where sandboxes find it: `http://HOST:PORT`; empty while it does not listen."""
         self._live: dict[bytes, ModelSession] = {}
@@ -42,7 +44,7 @@ class Gateway:
     @contextlib.contextmanager
     def admitted(self, session: ModelSession) -> Iterator[str]:
         """The base URL of one session, for as long as it lasts. Whoever has it may ask: it is never written down."""
-        token = secrets.token_hex(16)
+        token = f"{self._mark}{secrets.token_hex(16)}"
         key = digest(token)
         self._live[key] = session
         try:
@@ -169,18 +171,34 @@ class Listener(uvicorn.Server):
 @contextlib.asynccontextmanager
 async def listening(gateway: Gateway, *, host: str, port: int, advertised: str) -> AsyncIterator[None]:
     """Serve sandboxes on a port of their own: they must not reach `/run`. `port` 0 takes a free one."""
+    listener = opened(host, port)
+    gateway.address = address_of(listener, advertised)
     try:
-        listener = socket.create_server((host, port), reuse_port=False, backlog=1024)
+        async with serving(gateway.app(), listener):
+            yield
+    finally:
+        gateway.address = ""
+
+
+def opened(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), reuse_port=False, backlog=1024)
     except OSError as error:
         raise StartupError(f"--gateway-port {port} on {host}: {error.strerror}; choose another") from error
-    config = uvicorn.Config(gateway.app(), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    server = Listener(config)
-    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+
+
+def address_of(listener: socket.socket, advertised: str) -> str:
     shown = f"[{advertised}]" if ":" in advertised else advertised
-    gateway.address = f"http://{shown}:{listener.getsockname()[1]}"
+    return f"http://{shown}:{listener.getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    server = Listener(config)
+    task = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         yield
     finally:
-        gateway.address = ""
         server.should_exit = True
-        await serving
+        await task

@@ -6,6 +6,8 @@ A name server may answer differently a second later (DNS rebinding), so nothing 
 import asyncio
 import ipaddress
 import socket
+import ssl
+from functools import cache
 from typing import override
 
 import httpx
@@ -20,8 +22,8 @@ class JudgedTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, rules: HostRules, inner: httpx.AsyncBaseTransport | None = None) -> None:
         self._rules = rules
-        # No proxies: sessions live inside the cluster. No bound: trials are bounded by their slots.
-        self._inner = inner or httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None), trust_env=False)
+        # No proxies: sessions live inside the cluster.
+        self._inner = inner or httpx.AsyncHTTPTransport(verify=trusted(), trust_env=False)
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -53,6 +55,12 @@ class JudgedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+@cache
+def trusted() -> ssl.SSLContext:
+    """Reading the certificates takes longer than all requests of a small trial."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
 def addressed(request: httpx.Request, address: Address) -> httpx.Request:
     """The same request to one address; its Host header was written when it was built."""
     return httpx.Request(
@@ -65,7 +73,10 @@ def addressed(request: httpx.Request, address: Address) -> httpx.Request:
 
 
 def model_client(rules: HostRules, inner: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """No time-out but for the connection: the agent's budget bounds a model request."""
+    """Of one trial: httpcore looks at every connection of a client again for each request, and a trial has few.
+
+    No time-out but for the connection: the agent's budget bounds a model request.
+    """
     return httpx.AsyncClient(
         transport=JudgedTransport(rules, inner), timeout=httpx.Timeout(None, connect=CONNECT_SECONDS), trust_env=False
     )

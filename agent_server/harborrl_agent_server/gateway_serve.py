@@ -1,10 +1,11 @@
 """The gateway of a running server: what its settings say about model hosts, agents and addresses."""
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 from harborrl_agent_server.endpoints import HostRules
-from harborrl_agent_server.gateway import Gateway, listening
+from harborrl_agent_server.gateway import Gateway, listening, serving
 from harborrl_agent_server.gateway_connect import model_client
 from harborrl_agent_server.settings import Settings
 
@@ -17,14 +18,31 @@ def host_rules(settings: Settings) -> HostRules:
     return HostRules.parse(settings.allowed_model_hosts, loopback=settings.sandbox == "local")
 
 
+def needed(settings: Settings) -> bool:
+    """Without an agent in sandboxes, these have nothing to reach."""
+    return not IN_SANDBOX.isdisjoint(settings.allowed_agents)
+
+
+def listening_host(settings: Settings) -> str:
+    return "127.0.0.1" if settings.gateway_host == "127.0.0.1" else "0.0.0.0"  # noqa: S104 - of a pod
+
+
 @contextlib.asynccontextmanager
 async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
-    """It listens only where an agent may need it: without one, sandboxes have nothing to reach."""
-    async with model_client(host_rules(settings)) as client:
-        gateway = Gateway(client)
-        if IN_SANDBOX.isdisjoint(settings.allowed_agents):
+    """It listens only where an agent may need it; a worker's behind the dispatcher's, which tells them by token."""
+    worker = settings.worker
+    rules = host_rules(settings)
+    gateway = Gateway(lambda: model_client(rules), f"{worker.index}-" if worker else "")
+    if not needed(settings):
+        yield gateway
+    elif worker is not None:
+        worker.gateway_socket.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(worker.gateway_socket))
+        gateway.address = worker.gateway
+        async with serving(gateway.app(), listener):
             yield gateway
-            return
-        host = "127.0.0.1" if settings.gateway_host == "127.0.0.1" else "0.0.0.0"  # noqa: S104 - of a pod
-        async with listening(gateway, host=host, port=settings.gateway_port, advertised=settings.gateway_host):
+    else:
+        port, host = settings.gateway_port, listening_host(settings)
+        async with listening(gateway, host=host, port=port, advertised=settings.gateway_host):
             yield gateway

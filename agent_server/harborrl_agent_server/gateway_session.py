@@ -92,6 +92,10 @@ class ModelSession:
         if self._asking is not None:
             self._asking.cancel()
 
+    async def hang_up(self) -> None:
+        """The trial is over: its connections go with it."""
+        await self._client.aclose()
+
     async def complete(self, asked: Mapping[str, Any]) -> Reply:
         """One turn; a second request waits for the first, because a session's history is one line.
 

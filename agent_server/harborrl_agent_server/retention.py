@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harborrl_agent_server.sessions import RECORD
+from harborrl_agent_server.threads import in_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ async def keep_sweeping(
     while rule.number or rule.age_s:
         await asyncio.sleep(interval_s)
         try:
-            gone = await asyncio.to_thread(shelf.sweep, rule, time.time(), live())
+            gone = await in_thread(shelf.sweep, rule, time.time(), live())
         except OSError as error:
             LOG.warning("the trials directory cannot be read: %s", error)
         else:

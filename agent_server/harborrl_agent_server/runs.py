@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harbor.models.trial.config import AgentConfig
 
-from harborrl_agent_server.admission import Slots
+from harborrl_agent_server.admission import Admission, Taken, taken
 from harborrl_agent_server.agents.registry import agent_config
 from harborrl_agent_server.answers import REFUSALS, not_admitted, of_trial, refusal, refused
 from harborrl_agent_server.bounded import keep
@@ -52,18 +52,21 @@ class Runs:
         provider: SandboxProvider,
         gateway: Gateway,
         metrics: Metrics,
+        *,
+        admission: Admission | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.provider = provider
         self.gateway = gateway
         self.metrics = metrics
-        self.slots = Slots(settings.max_concurrent)
+        admission = admission or Admission.of(settings.max_concurrent, settings.start_concurrency)
+        self.slots, self.starts = admission.slots, admission.starts
         self.live: set[Run] = set()
         self.outcomes: Counter[str] = Counter()
         self.draining = False
         """No new runs: those that are live are about to be cancelled, or the last that this server will see."""
-        self.sessions = SessionWatch(gateway.client, settings.session_look_s)
+        self.sessions = SessionWatch(gateway.new_client(), settings.session_look_s)
         self.reaper = Reaper(self._enter, settings.budgets)
         self._clock = clock
         self._finished: deque[Run] = deque(maxlen=REMEMBERED)
@@ -178,15 +181,23 @@ class Runs:
         try:
             task_dir = task_directory(self.settings.tasks_dir, run.request.instance_id)
             agent = agent_config(run.request, self.settings)
-            if not await self._admitted(run):
+            slot = await self._slot(run)
+            if slot is None:
                 return not_admitted(run, self._clock(), self.settings)
-            return await self._in_slot(run, task_dir, agent)
+            try:
+                return await self._in_slot(run, task_dir, agent)
+            finally:
+                slot.give_back()
         except tuple(REFUSALS) as error:
             return refused(error)
 
     async def _in_slot(self, run: Run, task_dir: Path, agent: AgentConfig) -> RunResponse:
-        self._enter(run, Phase.STARTING)
+        """Still queued until its sandbox may be made (decision 0167)."""
+        start = await taken(self.starts, run.cancellation(), self._patience(run))
+        if start is None:
+            return not_admitted(run, self._clock(), self.settings)
         try:
+            self._enter(run, Phase.STARTING)
             run.trial = await TrialRun.create(
                 run.request,
                 task_dir=task_dir,
@@ -195,34 +206,31 @@ class Runs:
                 provider=self.provider,
                 gateway=self.gateway,
                 run_id=run.id,
-                entered=partial(self._enter, run),
+                entered=partial(self._started, run, start),
             )
             run.trial_name = run.trial.name
             await self.reaper.see_through(run, run.trial)
         finally:
-            self.slots.give_back()
+            start.give_back()
         return of_trial(run, run.trial, self.settings)
 
-    async def _admitted(self, run: Run) -> bool:
+    def _started(self, run: Run, start: Taken, phase: Phase) -> None:
+        """The first phase that a trial enters by itself begins when its sandbox is there."""
+        start.give_back()
+        self._enter(run, phase)
+
+    async def _slot(self, run: Run) -> Taken | None:
         """Wait for a slot until one is ours, the run is cancelled, or the trial could no longer end in time."""
-        patience = None
-        if run.request.deadline_s is not None:
-            patience = run.request.deadline_s - self.settings.budgets.total()
-            if patience < 0:
-                return False
-        turn = asyncio.ensure_future(self.slots.take())
-        cancelled = asyncio.ensure_future(run.cancellation())
-        await asyncio.wait({turn, cancelled}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        cancelled.cancel()
-        if turn.done() and run.cause is None:
-            return True
-        if turn.done():
-            self.slots.give_back()
-        else:
-            turn.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await turn
-        return False
+        patience = self._patience(run)
+        if patience is not None and patience < 0:
+            return None
+        return await taken(self.slots, run.cancellation(), patience)
+
+    def _patience(self, run: Run) -> float | None:
+        """Seconds from now in which the trial must begin, to end while its client waits."""
+        if run.request.deadline_s is None:
+            return None
+        return run.registered + run.request.deadline_s - self.settings.budgets.total() - self._clock()
 
     async def flush(self, ids: Iterable[str], wait_s: float = FLUSH_WAIT_SECONDS) -> FlushResponse:
         """Cancel every run of the named sessions. The names stay usable: over-sampling aborts happen every step."""

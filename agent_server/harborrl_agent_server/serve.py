@@ -2,21 +2,24 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import override
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
+from typing import Any, override
 
 import uvicorn
 from fastapi import FastAPI
 
+from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.dashboard.serving import bound, showing
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.guard import Beat
+from harborrl_agent_server.lending import SLOTS, STARTS, LentSlots, borrowing
 from harborrl_agent_server.scope import SandboxProvider, Standing
 from harborrl_agent_server.settings import Budgets, Settings
 from harborrl_agent_server.stopping import TRIALS_SHARE, leave
@@ -28,6 +31,9 @@ QUIET = {"HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 CLOSE_SECONDS = 3
 """For uvicorn to send the last answers after the last trial has ended."""
+
+RARE = 5
+"""So many times rarer than Python's own default are whole collections of garbage."""
 
 BEAT_SECONDS = 5.0
 """Between two signs of life to process 1, which waits for nine of them."""
@@ -92,12 +98,54 @@ async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> No
     await prepare(settings)
     keep_own_secret(os.environ)
     await provider.open()
-    beating = asyncio.create_task(_beat_on(beat))
+    spare_the_collector()
     try:
-        await listen(create_app(settings, provider), settings, provider.standing)
+        async with admitting(settings, beat) as admission:
+            await listen(create_app(settings, provider, admission=admission), settings, provider.standing)
     finally:
         await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
-        beating.cancel()
+
+
+@contextlib.asynccontextmanager
+async def admitting(settings: Settings, beat: Beat) -> AsyncIterator[Admission | None]:
+    """A worker borrows its slots from the dispatcher, which it also gives signs of life, and goes with it."""
+    if settings.worker is None:
+        async with beating(beat):
+            yield None
+        return
+    async with borrowing(settings.worker.lending_socket, settings.worker.index) as loan, beating(loan.beat):
+        orphaned = asyncio.ensure_future(_go_with(loan.lost))
+        try:
+            slots = LentSlots(loan, SLOTS, settings.max_concurrent)
+            yield Admission(slots, LentSlots(loan, STARTS, settings.start_concurrency or sys.maxsize))
+        finally:
+            orphaned.cancel()
+
+
+async def _go_with(lost: asyncio.Event) -> None:
+    await lost.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.asynccontextmanager
+async def beating(beat: Beat) -> AsyncIterator[None]:
+    task = asyncio.create_task(_beat_on(beat))
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def spare_the_collector() -> None:
+    """What was loaded until here stays, so no collection of garbage has to look through it again.
+
+    A whole collection stops the event loop for tenths of a second while hundreds of trials live; what a trial leaves
+    in cycles can wait longer for the next.
+    """
+    gc.collect()
+    gc.freeze()
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, RARE * old)
 
 
 def keep_own_secret(environ: MutableMapping[str, str]) -> None:
@@ -113,16 +161,8 @@ async def _beat_on(beat: Beat) -> None:
 
 async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaitable[Standing]]) -> None:
     """Serve until a signal, then see every run answered before the last connection is closed."""
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-        lifespan="on",
-    )
     dashboard = bound(settings)
-    server = Server(config)
+    server = Server(config_of(app, settings))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):
@@ -142,20 +182,33 @@ async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaita
         raise StartupError(f"the server did not start on {settings.host}:{settings.port}; the reason is logged above")
 
 
+def config_of(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    common: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": CLOSE_SECONDS, "lifespan": "on"}
+    if settings.worker is not None:
+        return uvicorn.Config(app, uds=str(settings.worker.socket), **common)
+    return uvicorn.Config(app, host=settings.host, port=settings.port, **common)
+
+
 async def announced(server: Server, serving: asyncio.Future[None]) -> None:
     """Log the address once it is real; with `--port 0` only the log tells it."""
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)
-    if server.started:
+    if server.started and server.config.uds is None:
         host, port = server.servers[0].sockets[0].getsockname()[:2]
         LOG.info("listening on http://%s:%d", host, port)
+
+
+def set_logging(settings: Settings) -> None:
+    who = "" if settings.worker is None else f"worker {settings.worker.index} "
+    form = f"%(asctime)s {who}%(levelname)s %(name)s %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def run(settings: Settings, provider: SandboxProvider | None = None, beat: Beat = lambda: None) -> int:
     """`provider`: by default that of the chosen kind; `beat` is called while the event loop turns."""
     os.environ.update(QUIET)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    set_logging(settings)
     logging.getLogger("harbor.utils.logger").propagate = False  # every trial has its own trial.log
     LOG.info("%s", ladder(settings.budgets))
     if said := too_short(settings):
@@ -167,13 +220,13 @@ def run(settings: Settings, provider: SandboxProvider | None = None, beat: Beat 
         settings.tasks_dir,
         settings.trials_dir,
     )
-    asyncio.run(_serve_and_leave(settings, provider or provider_for(settings), beat))
+    asyncio.run(leave_at_last(serve(settings, provider or provider_for(settings), beat)))
     return 0
 
 
-async def _serve_and_leave(settings: Settings, provider: SandboxProvider, beat: Beat) -> None:
+async def leave_at_last(serving: Coroutine[Any, Any, None]) -> None:
     try:
-        await serve(settings, provider, beat)
+        await serving
     finally:
         end = threading.Timer(LAST_SECONDS, os._exit, [70])
         end.daemon = True  # it is no reason to stay

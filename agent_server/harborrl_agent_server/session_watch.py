@@ -104,6 +104,12 @@ class SessionWatch:
         if address in self._servers:
             self._servers[address].runs.discard(run)
 
+    async def close(self) -> None:
+        """Nothing is watched any more."""
+        for server in self._servers.values():
+            server.runs.clear()
+        await self._client.aclose()
+
     async def _watch(self, server: SessionServer) -> None:
         """Until none of its runs is left."""
         try:

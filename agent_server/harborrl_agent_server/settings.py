@@ -14,6 +14,8 @@ from harborrl_agent_server.errors import StartupError
 
 LAST_PORT = 65535
 
+LONGEST_LABEL = 63
+
 SANDBOX_KINDS = ("kubernetes", "docker", "local")
 
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -53,6 +55,31 @@ class JobIdentity:
         return bool(self.namespace and self.name and self.uid)
 
 
+WORKER, GATEWAY = "HARBORRL_WORKER", "HARBORRL_WORKER_GATEWAY"
+"""What a dispatcher tells its workers: `INDEX:FOLDER`, and where sandboxes find the gateway."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A place among the server processes of one pod; its sockets are in a folder that only they can enter."""
+
+    index: int
+    folder: Path
+    gateway: str = ""
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / f"worker-{self.index}"
+
+    @property
+    def gateway_socket(self) -> Path:
+        return self.folder / f"gateway-{self.index}"
+
+    @property
+    def lending_socket(self) -> Path:
+        return self.folder / "slots"
+
+
 @dataclass(frozen=True)
 class Settings:
     tasks_dir: Path
@@ -62,6 +89,8 @@ class Settings:
     dashboard_port: int = 0
     """0: no dashboard."""
     max_concurrent: int = 8
+    start_concurrency: int = 16
+    """Sandboxes that are being made at once; the API server, nodes and registries are slow for more. 0: no limit."""
     budgets: Budgets = field(default_factory=Budgets)
     agent_name: str = "bash"
     agent_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -69,6 +98,10 @@ class Settings:
     """Which agents a request may name."""
     allowed_model_hosts: tuple[str, ...] = ()
     """Where sessions may be: names, `*.names`, addresses, CIDRs; empty: anywhere but metadata services."""
+    workers: int = 1
+    """Server processes of this pod behind its one port."""
+    worker: Worker | None = None
+    """The place of this very process among them; None: it is a whole server, or their dispatcher."""
     gateway_port: int = 0
     """Where agents inside sandboxes reach the model; 0: any free port, which no NetworkPolicy can name."""
     gateway_host: str = "127.0.0.1"
@@ -105,6 +138,12 @@ class Settings:
     job: JobIdentity = field(default_factory=JobIdentity)
     pod_name: str = "agent-server"
 
+    @property
+    def server_name(self) -> str:
+        """Whose the sandboxes are: a worker that is started again sweeps its own predecessor's and no neighbour's."""
+        mark = "" if self.worker is None else f"-w{self.worker.index}"
+        return self.pod_name[: LONGEST_LABEL - len(mark)] + mark if mark else self.pod_name
+
 
 def parser() -> argparse.ArgumentParser:
     budgets = Budgets()
@@ -114,6 +153,8 @@ def parser() -> argparse.ArgumentParser:
     add("--port", type=int, default=30000)
     add("--dashboard-port", type=int, default=0, help="of read-only pages about the trials; 0: none")
     add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
+    add("--start-concurrency", type=int, default=16, help="sandboxes that are being made at once; 0: no limit")
+    add("--workers", type=int, default=1, help="server processes that share port and slots; for some 100 trials each")
     add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
     add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
     add("--agent-setup-timeout", type=float, default=budgets.agent_setup_s, help="seconds")
@@ -170,6 +211,7 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) 
         "admin_secret": environ.get("HARBOR_ADMIN_SECRET", ""),
         "job": JobIdentity(*(environ.get(f"HARBORRL_JOB_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
         "pod_name": environ.get("POD_NAME") or socket.gethostname(),
+        "worker": worker_from(environ),
     }
     settings = Settings(**same_name | further | gateway_from(args, environ))
     check(settings)
@@ -211,6 +253,12 @@ def choices(settings: Settings) -> Iterator[str]:
 def numbers(settings: Settings) -> Iterator[str]:
     if settings.max_concurrent < 1:
         yield f"--max-concurrent {settings.max_concurrent}: at least 1"
+    if settings.start_concurrency < 0:
+        yield f"--start-concurrency {settings.start_concurrency}: 1 or more, or 0 for no limit"
+    if settings.workers < 1:
+        yield f"--workers {settings.workers}: at least 1"
+    if settings.workers > 1 and settings.dashboard_port:
+        yield "--dashboard-port: a dashboard shows one process; use --workers 1, or scrape /metrics"
     ports = {
         "--port": settings.port,
         "--dashboard-port": settings.dashboard_port,
@@ -239,6 +287,11 @@ def gateway_from(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[s
         "gateway_port": args.gateway_port,
         "gateway_host": environ.get("POD_IP") or SEEN_BY_SANDBOXES.get(args.sandbox, "127.0.0.1"),
     }
+
+
+def worker_from(environ: Mapping[str, str]) -> Worker | None:
+    index, _, folder = environ.get(WORKER, "").partition(":")
+    return Worker(int(index), Path(folder), environ.get(GATEWAY, "")) if folder else None
 
 
 def names(text: str) -> tuple[str, ...]:

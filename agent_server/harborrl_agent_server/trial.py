@@ -19,6 +19,7 @@ from harborrl_agent_server.agents.registry import loaded, model_session, tools_o
 from harborrl_agent_server.contract import ExitStatus, RunRequest
 from harborrl_agent_server.errors import ERROR_POLICY
 from harborrl_agent_server.gateway import Gateway
+from harborrl_agent_server.known_tasks import KnownTrial
 from harborrl_agent_server.loggers import forget_loggers
 from harborrl_agent_server.outcomes import Cause, Evidence
 from harborrl_agent_server.phases import Phase
@@ -68,7 +69,7 @@ class TrialRun:
         Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
         """
         scope = TrialScope(run_id=run_id, provider=provider, gateway=gateway, tools=tools_of(request, settings))
-        scope.model = model_session(request, settings, gateway.client, scope.progress, scope.warnings)
+        scope.model = model_session(request, settings, gateway.new_client(), scope.progress, scope.warnings)
         CURRENT.set(scope)
         config = TrialConfig(
             task=TaskConfig(path=task_dir),
@@ -96,6 +97,8 @@ class TrialRun:
             self.result = await self.trial.run()
             return self.result
         finally:
+            if self.scope.model is not None:
+                await self.scope.model.hang_up()
             forget_loggers(self.name)
 
     def _tell_phases(self) -> None:
@@ -204,7 +207,7 @@ async def built(config: TrialConfig) -> Trial:
             f"trial {claim.name} was begun before, by a server that runs it still or was killed; open another session"
         ) from error
     try:
-        return await Trial.create(config)
+        return await KnownTrial.create(config)
     except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
         forget_loggers(config.trial_name)
         shutil.rmtree(claim, ignore_errors=True)

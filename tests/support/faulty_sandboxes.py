@@ -110,3 +110,21 @@ class Alive(LocalSandbox):
         await super().destroy()
         if self._counted:
             Alive.now, self._counted = Alive.now - 1, False
+
+
+class HeldAtStart(LocalSandbox):
+    """Its start waits until the class lets go; counts those that are being made at the same time."""
+
+    go: asyncio.Event
+    now = 0
+    peak = 0
+
+    @override
+    async def boot(self) -> None:
+        HeldAtStart.now += 1
+        HeldAtStart.peak = max(HeldAtStart.peak, HeldAtStart.now)
+        try:
+            await self.go.wait()
+            await super().boot()
+        finally:
+            HeldAtStart.now -= 1

@@ -47,7 +47,7 @@ async def desk(script: Script, *, opened: bool = True, **upstream: Any) -> Async
         model_client(HostRules(), httpx.AsyncHTTPTransport(verify=TLS)) as client,
         httpx.AsyncClient(timeout=60, verify=TLS) as http,
     ):
-        gateway = Gateway(client)
+        gateway = Gateway(lambda: client)
         access = Upstream(url=f"{session_url}/sessions/s1/v1", model="policy", **upstream)
         session = ModelSession(access, client, progress, warnings)
         if opened:

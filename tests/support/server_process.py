@@ -7,6 +7,7 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -15,22 +16,30 @@ from support.held_trials import Gate
 
 ROOT = Path(__file__).resolve().parents[2]
 
+LOCAL = ("--sandbox", "local")
+
 
 @contextlib.asynccontextmanager
-async def process(tasks: Path, folder: Path, program: Sequence[str]) -> AsyncIterator[tuple[Process, str]]:
+async def process(
+    tasks: Path, folder: Path, program: Sequence[str], *, sandbox: Sequence[str] = LOCAL
+) -> AsyncIterator[tuple[Process, str]]:
     """The running process and its address. `program`: what Python is given before the server's flags."""
     log = folder / "log"
-    flags = ("--sandbox", "local", "--port", "0", "--trials-dir", str(folder / "trials"), "--drain-period", "120")
-    paths = f"{ROOT / 'agent_server'}:{ROOT / 'tests'}"
-    env = {**os.environ, "HARBOR_TASKS_DIR": str(tasks), "PYTHONPATH": paths}
     with log.open("wb") as stderr:
-        server = await asyncio.create_subprocess_exec(sys.executable, *program, *flags, env=env, stderr=stderr)
+        server = await started(tasks, folder, [*program, *sandbox], stderr=stderr)
     try:
         yield server, await _listening(log)
     finally:
         if server.returncode is None:
             server.kill()
             await server.wait()
+
+
+async def started(tasks: Path, folder: Path, program: Sequence[str], *, stderr: Any) -> Process:
+    flags = ("--port", "0", "--trials-dir", str(folder / "trials"), "--drain-period", "120")
+    paths = f"{ROOT / 'agent_server'}:{ROOT / 'tests'}"
+    env = {**os.environ, "HARBOR_TASKS_DIR": str(tasks), "PYTHONPATH": paths}
+    return await asyncio.create_subprocess_exec(sys.executable, *program, *flags, env=env, stderr=stderr)
 
 
 async def _listening(log: Path) -> str:

@@ -133,7 +133,7 @@ async def test_a_finished_run_keeps_neither_key_nor_trial(tasks: Path) -> None:
 async def test_only_the_last_finished_runs_are_remembered(tasks: Path) -> None:
     settings = Settings(tasks_dir=tasks, trials_dir=tasks.parent / "trials", sandbox="local")
     async with httpx.AsyncClient() as client:
-        runs = Runs(settings, LocalProvider(), Gateway(client), Metrics())
+        runs = Runs(settings, LocalProvider(), Gateway(lambda: client), Metrics())
         for number in range(REMEMBERED + 2):
             await runs.answer(runs.take(RunRequest(instance_id=f"none-{number}")), _never())
         seen = runs.snapshot()

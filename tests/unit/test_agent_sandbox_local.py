@@ -18,8 +18,10 @@ pytestmark = MARKS
 
 @pytest.fixture
 async def sandbox(tmp_path: Path) -> AsyncIterator[ShellSandbox]:
-    async with started(LocalProvider(), tmp_path) as sandbox:
+    provider = LocalProvider()
+    async with started(provider, tmp_path) as sandbox:
         yield sandbox
+    await provider.close()
 
 
 class TestLocalSandbox(SandboxSuite):
@@ -43,8 +45,8 @@ class TestLocalSandbox(SandboxSuite):
         assert isinstance(sandbox.scope.fault, SandboxLostError)
 
     async def test_a_task_without_network_has_none(self, tmp_path: Path) -> None:
-        async with started(
-            LocalProvider(), tmp_path / "closed", NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
-        ) as closed:
+        provider, none = LocalProvider(), NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
+        async with started(provider, tmp_path / "closed", none) as closed:
             closed_links = (await closed.exec("ls /proc/sys/net/ipv4/conf")).stdout or ""
+        await provider.close()
         assert set(closed_links.split()) <= {"all", "default", "lo"}

@@ -21,7 +21,8 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         '--agent-name bash --agent-kwargs {"maxTurns":3} --sandbox kubernetes --sandbox-namespace ns '
         '--sandbox-image i:1 --sandbox-config {"namespace":"ns"} --reward-key score '
         "--drain-period 7200 --grace-period 20 --allow-oracle "
-        "--heartbeat 0 --guard-run --keep-trials 7 --keep-trials-days 2.5 --unsafe-ignore-network-policy"
+        "--start-concurrency 4 --workers 2 --heartbeat 0 --guard-run --keep-trials 7 --keep-trials-days 2.5 "
+        "--unsafe-ignore-network-policy"
     )
     environment = {
         "HARBOR_TASKS_DIR": str(tmp_path),
@@ -41,6 +42,7 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
     assert (settings.reward_key, settings.drain_s, settings.grace_s, settings.allow_oracle) == ("score", 7200, 20, True)
     assert (settings.heartbeat_s, settings.guard_run, settings.unsafe_ignore_network_policy) == (0, True, True)
     assert (settings.keep_trials, settings.keep_trials_days) == (7, 2.5)
+    assert (settings.start_concurrency, settings.workers, settings.worker) == (4, 2, None)
     assert (settings.job.name, settings.pod_name, settings.admin_secret) == ("quickstart", "quickstart-agent-1", "s")
 
 
@@ -49,6 +51,9 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
     [
         (["--sandbox", "dokcer"], "--sandbox dokcer: unknown kind; one of kubernetes, docker, local, or pkg.mod:Class"),
         (["--max-concurrent", "0"], "--max-concurrent 0: at least 1"),
+        (["--start-concurrency", "-1"], "--start-concurrency -1: 1 or more, or 0 for no limit"),
+        (["--workers", "0"], "--workers 0: at least 1"),
+        (["--workers", "2", "--dashboard-port", "8080"], "--dashboard-port: a dashboard shows one process"),
         (["--agent-kwargs", "{"], "--agent-kwargs is not JSON"),
         (["--sandbox-config", "[]"], "--sandbox-config must be a JSON object"),
         (["--verifier-timeout", "0"], "time-outs must be positive seconds: verifier_s"),

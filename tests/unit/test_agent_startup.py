@@ -28,7 +28,7 @@ class Refusing(Cluster):
 
 @pytest.mark.parametrize("error", [KubeError(403, "Forbidden", "no get"), KubeUnreachableError("no route")])
 async def test_an_anchor_that_cannot_be_read_is_one_line(error: Exception) -> None:
-    anchors = Anchors(Refusing(error), "sandboxes", JobIdentity("research", "quickstart", "0123456789"), "pod")
+    anchors = Anchors(Refusing(error), "sandboxes", JobIdentity("research", "quickstart", "0123456789"), "pod", "pod")
     with pytest.raises(StartupError):
         await anchors.create()
 

@@ -53,7 +53,7 @@ async def test_the_agents_key_is_not_the_sessions() -> None:
         seen.append(request.headers["authorization"])
 
     async with desk(replies("hi"), api_key="sk-real") as it:
-        it.gateway.client.event_hooks = {"request": [note]}
+        it.gateway.new_client().event_hooks = {"request": [note]}
         headers = {"Authorization": "Bearer agents-own"}
         await it.http.post(f"{it.url}/chat/completions", json={"messages": HELLO}, headers=headers)
     assert seen == ["Bearer sk-real"]
@@ -259,7 +259,7 @@ async def test_the_gateways_port_serves_nothing_but_models() -> None:
 async def test_tokens_of_old_trials_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harborrl_agent_server.gateway.REMEMBERED", 1)
     async with desk(replies("hi")) as it:
-        gateway = Gateway(it.gateway.client)
+        gateway = Gateway(it.gateway.new_client)
         tokens = []
         for _ in range(2):
             with gateway.admitted(it.session) as url:

@@ -1,8 +1,6 @@
 """Which agents a request may name. Never an import path: it would run any code that the image holds."""
 
-import asyncio
 import importlib
-import sys
 from typing import Any
 
 import httpx
@@ -16,6 +14,7 @@ from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway_serve import IN_SANDBOX, host_rules
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.threads import in_thread
 
 PLACES = {
     "bash": "harborrl_agent_server.agents.bash:BashAgent",
@@ -41,12 +40,16 @@ async def prepare(settings: Settings) -> None:
         raise StartupError(f"--agent-kwargs: {' '.join(str(error).split())}") from error
 
 
+LOADED: dict[str, type[BaseAgent]] = {}
+"""By place. `sys.modules` also names a module that another trial's thread has begun to load."""
+
+
 async def loaded(place: str) -> type[BaseAgent]:
     """An agent's class. terminus-2 brings a model library of seconds and 170 MB, loaded beside the running trials."""
-    module, name = place.split(":")
-    found = sys.modules.get(module) or await asyncio.to_thread(importlib.import_module, module)
-    agent: type[BaseAgent] = getattr(found, name)
-    return agent
+    if place not in LOADED:
+        module, name = place.split(":")
+        LOADED[place] = getattr(await in_thread(importlib.import_module, module), name)
+    return LOADED[place]
 
 
 class InvalidAgentError(Exception):

@@ -25,23 +25,24 @@ class Anchor:
 
 
 class Anchors:
-    """The anchors of one server pod."""
+    """The anchors of one server process: named by `server`, and gone with its pod (the operator's sweeper)."""
 
-    def __init__(self, cluster: Cluster, namespace: str, job: JobIdentity, pod_name: str) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, job: JobIdentity, pod_name: str, server: str) -> None:
         self._cluster = cluster
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._job = job
         self._pod_name = pod_name
+        self._server = server
         self._job_anchor: Anchor | None = None
         self.own: Anchor | None = None
 
     async def create(self) -> Anchor:
         """Both anchors; those that a killed predecessor of this pod left are taken over."""
-        own_name = f"server-{self._pod_name}"
+        own_name = f"server-{self._server}"
         if self._job:
             job_name = f"{self._job.namespace}-{self._job.name}-{self._job.uid[:8]}"
             self._job_anchor = await self._ensure(job_name, [])
-            own_name = f"{job_name}-{self._pod_name.removeprefix(f'{self._job.name}-')}"
+            own_name = f"{job_name}-{self._server.removeprefix(f'{self._job.name}-')}"
         owners = [self._job_anchor.owner()] if self._job_anchor else []
         self.own = await self._ensure(own_name, owners)
         return self.own

@@ -22,6 +22,7 @@ from harborrl_agent_server.errors import (
 from harborrl_agent_server.sandboxes import archives, commands
 from harborrl_agent_server.sandboxes.streams import CHUNK, Capture, FileSink, Sink
 from harborrl_agent_server.scope import CURRENT
+from harborrl_agent_server.threads import in_thread
 
 OUTPUT_LIMIT = 10 * 1024 * 1024
 """Bytes of one stream of one command that are kept."""
@@ -193,7 +194,7 @@ class ShellSandbox(BaseEnvironment):
         quoted = shlex.quote(target_dir)
         argv = [commands.SHELL, "-c", f"mkdir -p {quoted} && exec tar -xf - -C {quoted}"]
         with tempfile.TemporaryFile() as file:
-            await asyncio.to_thread(pack, file)
+            await in_thread(pack, file)
 
             async def send() -> None:
                 file.seek(0)
@@ -205,14 +206,14 @@ class ShellSandbox(BaseEnvironment):
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
         with tempfile.TemporaryFile() as file:
             await self._download([commands.SHELL, "-c", f"exec cat {shlex.quote(source_path)}"], file)
-            await asyncio.to_thread(archives.write_file, file, Path(target_path))
+            await in_thread(archives.write_file, file, Path(target_path))
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         with tempfile.TemporaryFile() as file:
             pack = f"export LC_ALL=C; exec tar -cf - -C {shlex.quote(source_dir)} ."
             await self._download([commands.SHELL, "-c", pack], file)
-            refused = await asyncio.to_thread(archives.unpack, file, Path(target_dir), limit=TRANSFER_LIMIT)
+            refused = await in_thread(archives.unpack, file, Path(target_dir), limit=TRANSFER_LIMIT)
         if refused:
             self.scope.warnings.append(f"{source_dir}: left out unsafe names {', '.join(map(repr, refused[:5]))}")
 

@@ -16,7 +16,7 @@ from harborrl_agent_server.errors import (
     SandboxTransportError,
     SandboxUnusableError,
 )
-from harborrl_agent_server.sandboxes import commands, docker_plan, processes
+from harborrl_agent_server.sandboxes import client_processes, commands, docker_plan
 from harborrl_agent_server.sandboxes.base import KILL_SECONDS, ShellSandbox
 from harborrl_agent_server.sandboxes.docker_harbor import ServedDocker
 from harborrl_agent_server.sandboxes.docker_provider import DockerProvider
@@ -166,7 +166,7 @@ class DockerSandbox(ShellSandbox, ServedDocker):
         client = ["docker", "exec", "--user", "0", *(["--interactive"] if stdin else []), self._container]
         environ = self.provider.engine.environ
         code = await self.provider.pulse.unless_silent(
-            processes.run([*client, *sealed], env=environ, stdin=stdin, stdout=stdout, stderr=seal)
+            client_processes.run([*client, *sealed], env=environ, stdin=stdin, stdout=stdout, stderr=seal)
         )
         seal.close()
         if code == 0 or seal.code is not None:

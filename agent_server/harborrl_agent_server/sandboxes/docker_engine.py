@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harborrl_agent_server.errors import SandboxTransportError
-from harborrl_agent_server.sandboxes import processes
+from harborrl_agent_server.sandboxes import client_processes
 from harborrl_agent_server.sandboxes.docker_plan import DAEMON_GONE, PROJECT_LABEL, last_words
 from harborrl_agent_server.sandboxes.streams import Capture
 
@@ -47,7 +47,9 @@ class Engine:
         out, err = Capture(KEPT), Capture(KEPT)
         try:
             async with asyncio.timeout(limit_s):
-                code = await processes.run(["docker", *words], env=self.environ, stdin=None, stdout=out, stderr=err)
+                code = await client_processes.run(
+                    ["docker", *words], env=self.environ, stdin=None, stdout=out, stderr=err
+                )
         except TimeoutError as error:
             raise SandboxTransportError(
                 f"docker {words[0]}: no answer from the daemon within {limit_s:.0f} s"

@@ -45,7 +45,7 @@ class DockerProvider:
         """Whether Harbor's filter for allow-lists works on the daemon's kernel; such tasks are refused otherwise."""
         self.pulse = Pulse(partial(self.engine.ask, "version", "--format", "{{.Server.Version}}"))
         self._beating: asyncio.Task[None] | None = None
-        self._server = f"{settings.pod_name}-{settings.port}"
+        self._server = f"{settings.server_name}-{settings.port}"
         self._life = uuid4().hex[:12]
         self._pulls: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 

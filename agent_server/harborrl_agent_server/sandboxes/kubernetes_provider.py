@@ -47,7 +47,7 @@ class KubernetesProvider:
         self.settings = settings
         self.config = config
         self.namespace = settings.sandbox_namespace
-        self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.pod_name[:63]}
+        self.labels = labels_for(settings.job, "sandbox") | {"harborrl.dev/agent-server": settings.server_name[:63]}
         self.patience = Patience()
         self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.unsafe_ignore_network_policy)
         self.tools = ToolsVolume(config.tools.image)
@@ -105,7 +105,9 @@ class KubernetesProvider:
         """Over a connection that is closed with this."""
         self._cluster = cluster
         self._exec = PodExec(cluster, self.namespace)
-        self._anchors = Anchors(cluster, self.namespace, self.settings.job, self.settings.pod_name)
+        self._anchors = Anchors(
+            cluster, self.namespace, self.settings.job, self.settings.pod_name, self.settings.server_name
+        )
         anchor = await self._anchors.create()
         get = partial(cluster.request, "GET", timeout_s=ASK_SECONDS)
         self._belonging = Belonging(get, self.settings.job, self.settings.deployment)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, override
 
@@ -16,12 +17,14 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.models.trial.config import EnvironmentConfig
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError, StartupError
-from harborrl_agent_server.sandboxes import commands, processes
+from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
+from harborrl_agent_server.sandboxes.spawner import NICENESS
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.scope import Standing
 
-PROGRAMS = ("unshare", "nsenter", "setpriv", "mount", "pivot_root")
+PROGRAMS = ("nice", "unshare", "nsenter", "setpriv", "mount", "pivot_root")
 
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -73,7 +76,20 @@ class LocalSandbox(ShellSandbox):
         size = f"{self.task_env_config.storage_mb or 1024}m"
         network = ["--net"] if self._network_disabled else []
         self._holder = await asyncio.create_subprocess_exec(
-            *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ipc", "--pid", *network),
+            *(
+                "nice",
+                "-n",
+                str(NICENESS),
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
+                "unshare",
+                "--mount",
+                "--uts",
+                "--ipc",
+                "--pid",
+                *network,
+            ),
             *(
                 "--fork",
                 "--kill-child",
@@ -118,12 +134,20 @@ class LocalSandbox(ShellSandbox):
             "--root",
             "--wd",
         ]
-        code = await processes.run([*enter, *argv], env=ENVIRONMENT, stdin=stdin, stdout=stdout, stderr=stderr)
+        try:
+            code = await self._spawner().run([*enter, *argv], stdin=stdin, stdout=stdout, stderr=stderr)
+        except SpawnError as error:
+            raise SandboxTransportError(f"the way into the sandbox is gone: {error}") from error
         if code and self._holder.returncode is not None:
             raise SandboxLostError("the sandbox ended while a command ran")
         if code < 0:
             raise SandboxTransportError(f"the way into the sandbox was cut by signal {-code}")
         return code
+
+    def _spawner(self) -> Spawner:
+        if not isinstance(self.scope.provider, LocalProvider):
+            raise TypeError("a local sandbox needs the provider of local sandboxes")
+        return self.scope.provider.spawner
 
     async def holder_ended(self) -> None:
         """Returns when the sandbox's first process is gone."""
@@ -142,6 +166,10 @@ class LocalSandbox(ShellSandbox):
 
 class LocalProvider:
     """Makes local sandboxes; refuses at start-up where they are not possible."""
+
+    @cached_property
+    def spawner(self) -> Spawner:
+        return Spawner(ENVIRONMENT)
 
     async def open(self) -> None:
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
@@ -162,7 +190,8 @@ class LocalProvider:
             )
 
     async def close(self) -> None:
-        """Nothing is shared: each sandbox ends with its trial."""
+        """Each sandbox ends with its trial."""
+        await self.spawner.close()
 
     async def standing(self) -> Standing:
         """Nobody starts another version of a server without a cluster."""

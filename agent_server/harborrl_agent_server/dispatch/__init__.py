@@ -1,0 +1,1 @@
+"""Several server processes in one pod, behind one port."""

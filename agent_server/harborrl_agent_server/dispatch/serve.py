@@ -1,0 +1,94 @@
+"""The dispatcher's process: opens the public port when its workers are up, and leaves when they have left."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI
+
+from harborrl_agent_server.admission import Slots, Starts
+from harborrl_agent_server.dispatch.app import create_app, gateway_app
+from harborrl_agent_server.dispatch.workers import Workers
+from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.gateway import address_of, opened, serving
+from harborrl_agent_server.gateway_serve import listening_host, needed
+from harborrl_agent_server.guard import Beat
+from harborrl_agent_server.lending import SLOTS, STARTS, Lender
+from harborrl_agent_server.peers import Peers
+from harborrl_agent_server.serve import Server, announced, beating, config_of, leave_at_last, set_logging
+from harborrl_agent_server.settings import GATEWAY, Settings, Worker
+
+LOG = logging.getLogger(__name__)
+
+
+def dispatch(settings: Settings, argv: Sequence[str], environ: Mapping[str, str], beat: Beat) -> int:
+    """`argv` and `environ` are what each worker is started with."""
+    set_logging(settings)
+    LOG.info("%d workers share %d slots", settings.workers, settings.max_concurrent)
+    with tempfile.TemporaryDirectory(prefix="harborrl-workers-") as folder:
+        asyncio.run(leave_at_last(serve(settings, Path(folder), argv, environ, beat)))
+    return 0
+
+
+async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: Mapping[str, str], beat: Beat) -> None:
+    stopping = asyncio.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sign, stopping.set)
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
+        await stack.enter_async_context(beating(beat))
+        listener = opened(listening_host(settings), settings.gateway_port) if needed(settings) else None
+        address = address_of(listener, settings.gateway_host) if listener else ""
+        workers = Workers(settings.workers, folder, argv, {**environ, GATEWAY: address})
+        stack.push_async_callback(workers.close)
+        await stack.enter_async_context(lent(settings, workers, folder))
+        if listener is not None:
+            await stack.enter_async_context(serving(gateway_app(workers), listener))
+        await started(workers, stopping)
+        if not stopping.is_set():
+            await listen(settings, create_app(settings, workers, Peers(settings, client)), workers, stopping)
+
+
+@contextlib.asynccontextmanager
+async def lent(settings: Settings, workers: Workers, folder: Path) -> AsyncIterator[None]:
+    pools = {SLOTS: Slots(settings.max_concurrent), STARTS: Starts(settings.start_concurrency)}
+    server = await asyncio.start_unix_server(Lender(pools, workers.heard), Worker(0, folder).lending_socket)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def started(workers: Workers, stopping: asyncio.Event) -> None:
+    """Returns when all workers are up, or when this process is told to stop before."""
+    told = asyncio.ensure_future(stopping.wait())
+    starting = asyncio.ensure_future(workers.start())
+    await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if starting.done():
+        starting.result()
+    else:
+        starting.cancel()
+
+
+async def listen(settings: Settings, app: FastAPI, workers: Workers, stopping: asyncio.Event) -> None:
+    """Serve until a signal; then the workers answer every run, and the last connection is closed after them."""
+    server = Server(config_of(app, settings))
+    serving = asyncio.ensure_future(server.serve())
+    watching = asyncio.ensure_future(workers.watch())
+    told = asyncio.ensure_future(stopping.wait())
+    await announced(server, serving)
+    if server.started:
+        await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
+        await workers.leave()
+    server.should_exit = True
+    told.cancel()
+    await serving
+    watching.cancel()
+    if not server.started:
+        raise StartupError(f"the server did not start on {settings.host}:{settings.port}; the reason is logged above")

@@ -1,0 +1,91 @@
+"""A task is read once for all its samples, and again when any of its files has changed."""
+
+import os
+from pathlib import Path
+
+import pytest
+from harbor.models.task.task import Task
+
+from harborrl_agent_server.known_tasks import KEPT, KnownTasks
+from support.agent_http import replies
+from support.agent_server import MARKS, stage
+from support.agent_tasks import script, write_task
+
+pytestmark = MARKS
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    root = tmp_path / "tasks"
+    write_task(root)
+    return root
+
+
+def test_a_known_task_is_what_harbor_itself_finds(tasks: Path) -> None:
+    known, own = KnownTasks().task(tasks / "write-greeting"), Task(tasks / "write-greeting")
+    assert (known.name, known.instruction, known.config, known.checksum) == (
+        own.name,
+        own.instruction,
+        own.config,
+        own.checksum,
+    )
+
+
+def test_an_unchanged_task_is_read_once(tasks: Path) -> None:
+    known = KnownTasks()
+    first, second = known.task(tasks / "write-greeting"), known.task(tasks / "write-greeting")
+    assert first.file_filter is second.file_filter
+    assert first.paths is second.paths
+
+
+def test_what_one_trial_does_to_its_configuration_no_other_sees(tasks: Path) -> None:
+    known = KnownTasks()
+    known.task(tasks / "write-greeting").config.environment.cpus = 64
+    assert known.task(tasks / "write-greeting").config.environment.cpus != 64
+
+
+@pytest.mark.parametrize("change", ["instruction.md", "tests/new", "tests/.harborignore", "environment/Dockerfile"])
+def test_a_file_that_was_changed_or_added_is_seen(tasks: Path, change: str) -> None:
+    known = KnownTasks()
+    before = known.task(tasks / "write-greeting")
+    (tasks / "write-greeting" / change).write_text("something else")
+    after = known.task(tasks / "write-greeting")
+    assert after.file_filter is not before.file_filter
+    assert after.instruction == Task(tasks / "write-greeting").instruction
+
+
+def test_a_file_that_was_replaced_by_one_of_the_same_size_and_age_is_seen(tasks: Path) -> None:
+    known, path = KnownTasks(), tasks / "write-greeting" / "instruction.md"
+    old, seen = path.read_text(), path.stat()
+    known.task(tasks / "write-greeting")
+    path.write_text("x" * len(old))
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert known.task(tasks / "write-greeting").instruction == "x" * len(old)
+
+
+def test_a_directory_that_is_no_task_any_more_is_refused(tasks: Path) -> None:
+    known = KnownTasks()
+    known.task(tasks / "write-greeting")
+    (tasks / "write-greeting" / "tests" / "test.sh").unlink()
+    with pytest.raises(FileNotFoundError):
+        known.task(tasks / "write-greeting")
+
+
+def test_the_task_that_was_not_used_for_longest_is_forgotten(tasks: Path) -> None:
+    known = KnownTasks()
+    for number in range(3):
+        write_task(tasks, f"t{number}")
+    first = known.task(tasks / "t0")
+    for _ in range(KEPT):
+        known._known[Path(f"/{_}")] = known._known[tasks / "t0"]
+    known.task(tasks / "t1")
+    assert len(known._known) <= KEPT + 1
+    assert known.task(tasks / "t0").file_filter is not first.file_filter
+
+
+async def test_the_next_trial_is_graded_by_the_tests_as_they_are_by_then(tasks: Path) -> None:
+    async with stage(tasks, replies("TASK_DONE")) as server:
+        before = await server.run()
+        script(tasks / "write-greeting" / "tests" / "test.sh", "echo 1 >/logs/verifier/reward.txt")
+        after = await server.run()
+    assert (before["reward"], after["reward"]) == (0.0, 1.0)
