@@ -97,8 +97,9 @@ def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, starte
 
 
 def _settings(assumed: Assumed) -> Settings:
-    """An image for engine miles is the installation's to name: whether it does is not to be seen from here."""
-    return Settings(miles_image=Settings().miles_image or "assumed", gang_scheduler=assumed.gang_scheduler)
+    """What is the installation's to give is not to be seen from here: an image for engine miles, rights for claims."""
+    miles = Settings().miles_image or "assumed"
+    return Settings(miles_image=miles, gang_scheduler=assumed.gang_scheduler, agent_sandbox=True)
 
 
 def _everything_there(job: ResolvedJob) -> Observed:

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harborrl_operator.models.agent_server import AgentServerSpec, DnsLabel, RolloutSpec
+from harborrl_operator.models.agent_server import AgentServerSpec, RolloutSpec
 from harborrl_operator.models.base import PLACE, TEXT, WITHIN, Model, Path, Seconds, nested
 from harborrl_operator.models.network import NetworkSpec
+from harborrl_operator.models.sandbox import DnsLabel
 from harborrl_operator.models.trainer import TrainerSpec
 
 ROLES = ("models", "tasks", "checkpoints", "traces", "trials")
