@@ -16,6 +16,7 @@ from harborrl_operator.models.spec import ROLES, JobSpec, Volume
 from harborrl_operator.models.status import Adjustment
 from harborrl_operator.sandbox_defaults import IN_SANDBOXES, allowed_agents, resolved_sandbox
 from harborrl_operator.second_try import no_second_try
+from harborrl_operator.unreachable import unreachable
 
 MOUNTS = {role: f"/mnt/{role}" for role in ROLES}
 """Where each role's volume is mounted in every pod."""
@@ -237,9 +238,8 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         adjustments.append(
             _adjust("agentServer.maxConcurrent", max_concurrent, f"unset: what is in flight, {demand.formula}")
         )
-    once = no_second_try(spec)
-    if once:
-        adjustments.append(_adjust("second try of a trial", "none", once))
+    lacking = {"network.egress": unreachable(spec, settings), "second try of a trial": no_second_try(spec)}
+    adjustments += [_adjust(what, "none", said) for what, said in lacking.items() if said]
     return ResolvedJob(
         job=job,
         settings=settings,

@@ -7,7 +7,14 @@ from typing import Any
 
 from harborrl_cli.validation.data import check_data
 from harborrl_cli.validation.findings import Finding, field_of, told
-from harborrl_cli.validation.trainer_side import Launched, adjustments, config_warnings, launched, second_try_warning
+from harborrl_cli.validation.trainer_side import (
+    Launched,
+    adjustments,
+    config_warnings,
+    launched,
+    second_try_warning,
+    unreachable_warning,
+)
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import CHECKS
@@ -88,6 +95,7 @@ def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, starte
     yield from started.remarks
     yield from config_warnings(job.spec)
     yield from second_try_warning(job.spec)
+    yield from unreachable_warning(job.spec, resolved.settings)
     outcome = check_data(resolved, assumed.task_root, assumed.data)
     yield from outcome.findings
     facts = Facts.model_validate({key: value for key, value in outcome.facts.items() if key == "evalPrompts"})
