@@ -30,9 +30,8 @@ class AgentServerSpec(Model):
     """Processes of the server, which share its slots. Default 1: one holds hundreds of trials on one processor. More
     need as many processors in `resources`; above `maxConcurrent` some would have no slot, which is refused."""
     start_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 16
-    """Sandboxes that start at once. Default 16, so that a burst of hundreds does not time out together at the API
-    server, the registry and the nodes; the rest waits in its slot, with `environmentStartSeconds` running. 0: no limit.
-    """
+    """Sandboxes that are made at once. Default 16: hundreds together are slow for all of them at the API server, the
+    registry and the nodes. The rest waits in its slot, before `environmentStartSeconds` begin. 0: no limit."""
     agent_timeout_seconds: Seconds = 5400
     """The authoritative limit of one agent run, s, counted from when the slot is taken; see
     `rollout.onAgentTimeout`.

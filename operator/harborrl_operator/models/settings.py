@@ -21,7 +21,7 @@ class Settings:
     """Image of engine miles: Miles' own, of the documented date. Empty: jobs have to name one in `trainer.image`."""
     sandbox_image: str = "localhost/harborrl/base:dev"
     """Image of tasks that name none when the job gives no template either."""
-    tools_image: str = "localhost/harborrl/tools:dev"
+    tools_image: str = "localhost/harborrl/agent-tools:dev"
     """Bundle for agents that need more in a sandbox than a shell, in jobs that name none; empty: none."""
     image_pull_policy: str = "IfNotPresent"
     sandbox_namespace: str = "harborrl-sandboxes"
