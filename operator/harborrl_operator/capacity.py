@@ -63,9 +63,12 @@ def _exceeded(
 
 
 def warm_pods(job: ResolvedJob, wanted: SandboxFacts) -> int:
-    """Idle beside all slots: as many images as the tasks have, or as many as are kept warm."""
-    pool = job.spec.agent_server.sandbox.warm_pool
-    return pool.size * (pool.images if wanted.images is None else min(pool.images, wanted.images))
+    """Idle beside all slots: as many images as the tasks have, or as many as are kept warm; of claims one template."""
+    sandbox = job.spec.agent_server.sandbox
+    size, images = sandbox.warm_pool.size, sandbox.warm_pool.images
+    if sandbox.allocator == "agent-sandbox":
+        return size
+    return size * (images if wanted.images is None else min(images, wanted.images))
 
 
 def _beside(warm: int) -> str:

@@ -52,10 +52,10 @@ def _fault_of_claims(job: ResolvedJob) -> str:
             "agentServer.sandbox.allocator is agent-sandbox, which claims sandboxes of a SandboxTemplate. Name one of"
             f" namespace {job.sandbox['namespace']} in agentServer.sandbox.claims.template, or set allocator: pods."
         )
-    if sandbox.warm_pool.size:
+    if sandbox.pod_overrides:
         return (
-            f"agentServer.sandbox.warmPool.size is {sandbox.warm_pool.size} and allocator is agent-sandbox, which has"
-            " warm pools of its own (SandboxWarmPool). Make one of the template, and leave warmPool out."
+            "agentServer.sandbox.podOverrides are for pods that the agent server makes, and allocator is agent-sandbox,"
+            f" which makes them of SandboxTemplate {sandbox.claims.template}. Write them there, leave them out here."
         )
     return ""
 

@@ -34,10 +34,16 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "Name one of namespace harborrl-sandboxes in agentServer.sandbox.claims.template",
     ),
     (
-        "two pools of warm pods",
-        {"sandbox": {"allocator": "agent-sandbox", "claims": {"template": "python"}, "warmPool": {"size": 1}}},
+        "overrides of pods that a template makes",
+        {
+            "sandbox": {
+                "allocator": "agent-sandbox",
+                "claims": {"template": "python"},
+                "podOverrides": {"dnsPolicy": "None"},
+            }
+        },
         "AllocatorMismatch",
-        "warm pools of its own",
+        "which makes them of SandboxTemplate python. Write them there",
     ),
     (
         "sandboxes on the node's network",
@@ -82,7 +88,7 @@ def test_is_refused_before_anything_starts(changes: dict[str, Any], reason: str,
         {"allowedAgents": ["nop", "bash"]},
         {"workers": 8},
         {"startConcurrency": 0},
-        {"sandbox": {"allocator": "agent-sandbox", "claims": {"template": "python"}}},
+        {"sandbox": {"allocator": "agent-sandbox", "claims": {"template": "python"}, "warmPool": {"size": 1}}},
         {"sandbox.warmPool": {"size": 2, "images": 1}},
         {"sandbox.privateHosts": ["10.0.0.0/24"]},
         {"sandbox.podOverrides": {"dnsPolicy": "None", "containers": [{"name": "main", "workingDir": "/srv"}]}},

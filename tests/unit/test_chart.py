@@ -111,6 +111,8 @@ def test_agent_servers_may_claim_sandboxes_only_where_the_chart_says_so(
 ) -> None:
     things = render(helm, "--set", f"sandboxes.agentSandbox={claims}")
     (role,) = [t for t in things if (t["kind"], t["metadata"]["name"]) == ("ClusterRole", SANDBOX_ROLE)]
+    theirs = {group for rule in role["rules"] for group in rule["apiGroups"] if group.endswith("agents.x-k8s.io")}
+    assert len(theirs) == (2 if verbs else 0)
     assert [rule["verbs"] for rule in role["rules"] if rule["resources"] == ["sandboxclaims"]] == (
         [verbs] if verbs else []
     )

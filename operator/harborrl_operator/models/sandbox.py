@@ -27,9 +27,10 @@ class WarmPool(Model):
 
     size: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Idle pods kept ready of each image. Default 0, off: they hold their requests while nobody uses them. Above it a
-    trial of such an image begins without waiting for a pod; the quota must hold them beside `maxConcurrent`."""
+    trial of such an image begins without waiting for a pod; the quota must hold them beside `maxConcurrent`. With
+    `allocator: agent-sandbox` it is the size of the pool that is made of a template that has none."""
     images: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Images kept warm at most: those asked for most lately. Default 4, so that a data set of hundreds of images does
+    """Images kept warm at most, those used last. Default 4, so that a data set of hundreds of images does
     not fill the namespace; trials of others start cold."""
 
 
@@ -91,7 +92,7 @@ class SandboxSpec(Model):
     claims: Claims = nested(Claims)
     """What claims are made of."""
     warm_pool: WarmPool = nested(WarmPool)
-    """Pods that wait for trials, with `allocator: pods`."""
+    """Pods that wait for trials."""
     tools: Tools = nested(Tools)
     """What agents in sandboxes need and a task's image may lack."""
     timeout_seconds: Seconds | None = None
