@@ -105,6 +105,28 @@ def test_a_sandbox_whose_task_restricts_its_network_is_let_out_by_no_policy_of_t
         }
 
 
+SANDBOX_RIGHTS = {
+    "pods": {"create", "get", "list", "watch", "patch", "delete"},
+    "pods/exec": {"create", "get"},
+    "events": {"list"},
+    "configmaps": {"create", "get", "delete"},
+    "networkpolicies": {"create", "list", "patch", "delete"},
+}
+"""What the agent server calls in a sandbox namespace (docs/agent-server.md, "Sandboxes")."""
+
+
+def test_agent_servers_have_the_rights_that_they_use_and_no_other(helm: str) -> None:
+    (role,) = [t for t in render(helm) if (t["kind"], t["metadata"]["name"]) == ("ClusterRole", SANDBOX_ROLE)]
+    given = {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+    assert given == SANDBOX_RIGHTS
+    assert len(role["rules"]) == len(given)
+    page = (CHART.parents[1] / "docs" / "agent-server.md").read_text()
+    needs = page[page.index("Needs, in the sandbox namespace") : page.index("(the chart's ClusterRole")]
+    for resource, verbs in SANDBOX_RIGHTS.items():
+        assert f"`{resource}`" in needs
+        assert all(verb in needs for verb in verbs)
+
+
 @pytest.mark.parametrize(("claims", "verbs"), [("false", []), ("true", ["create", "get", "list", "watch", "delete"])])
 def test_agent_servers_may_claim_sandboxes_only_where_the_chart_says_so(
     helm: str, claims: str, verbs: list[str]
