@@ -26,6 +26,12 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "WorkersExceedSlots",
         "agentServer.workers is 9 and agentServer.maxConcurrent 8",
     ),
+    (
+        "a dashboard of one of several workers",
+        {"workers": 2, "dashboardPort": 8080},
+        "FieldUnsupported",
+        "agentServer.dashboardPort shows the trials of one process and agentServer.workers is 2",
+    ),
     ("a template that nobody claims", {"sandbox.claims.template": "python"}, "AllocatorMismatch", "makes no claims"),
     (
         "claims of no template",

@@ -28,7 +28,8 @@ class AgentServerSpec(Model):
     """Trials at once. Unset: exactly what the job keeps in flight. Below that the job is refused."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes of the server, which share its slots. Default 1: one holds hundreds of trials on one processor. More
-    need as many processors in `resources`; above `maxConcurrent` some would have no slot, which is refused."""
+    need as many processors in `resources`; above `maxConcurrent` some would have no slot, which is refused, as is a
+    dashboard beside them."""
     start_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 16
     """Sandboxes that are made at once. Default 16: hundreds together are slow for all of them at the API server, the
     registry and the nodes. The rest waits in its slot, before `environmentStartSeconds` begin. 0: no limit."""
