@@ -48,7 +48,7 @@ def _exceeded(
         if resource not in asked:
             return None
         each = amount(asked[resource])
-    slots, warm = job.max_concurrent, warm_pods(job, wanted)
+    slots, warm = job.max_concurrent, warm_pods(job)
     needed = each * (slots + warm)
     if needed <= amount(limit):
         return None
@@ -62,13 +62,9 @@ def _exceeded(
     )
 
 
-def warm_pods(job: ResolvedJob, wanted: SandboxFacts) -> int:
-    """Idle beside all slots: as many images as the tasks have, or as many as are kept warm; of claims one template."""
-    sandbox = job.spec.agent_server.sandbox
-    size, images = sandbox.warm_pool.size, sandbox.warm_pool.images
-    if sandbox.allocator == "agent-sandbox":
-        return size
-    return size * (images if wanted.images is None else min(images, wanted.images))
+def warm_pods(job: ResolvedJob) -> int:
+    """Idle beside all slots: the agent server's pool never holds more than its free slots and one image's size."""
+    return job.spec.agent_server.sandbox.warm_pool.size
 
 
 def _beside(warm: int) -> str:
@@ -142,7 +138,7 @@ def _nodes(job: ResolvedJob, wanted: SandboxFacts | None, nodes: Iterable[Object
     usable = [node for node in nodes if _takes_sandboxes(job, node)]
     if wanted is None or not nodes:
         return
-    room, warm = sum(_room(node, wanted.requests) for node in usable), warm_pods(job, wanted)
+    room, warm = sum(_room(node, wanted.requests) for node in usable), warm_pods(job)
     if room < job.max_concurrent + warm:
         asked = ", ".join(f"{name} {value}" for name, value in sorted(wanted.requests.items())) or "one pod"
         smaller = "make warmPool smaller" if warm else f"set maxConcurrent to at most {room}"

@@ -26,8 +26,6 @@ class SandboxFacts(StatusModel):
     """Resources that some sandbox neither requests nor limits."""
     unlimited: list[str] = Field(default_factory=list)
     """Resources that some sandbox does not limit."""
-    images: int | None = None
-    """Different images among the tasks; None where the preflight does not tell."""
 
 
 class _ServerFacts(StatusModel):

@@ -12,8 +12,7 @@ from harborrl_agent_server.errors import SandboxStartError
 from harborrl_agent_server.sandboxes.images import SandboxConfig, image_of, resources_of
 from harborrl_agent_server.sandboxes.images import quantity as server_quantity
 from harborrl_trainer.job import Sandbox
-from harborrl_trainer.preflight.sandboxes import image_of as image_here
-from harborrl_trainer.preflight.sandboxes import wanted_by
+from harborrl_trainer.preflight.sandboxes import image_problem, wanted_by
 
 TASKS = [
     "",
@@ -54,7 +53,7 @@ def test_a_task_has_no_image_here_exactly_when_it_has_none_there(
 ) -> None:
     directory = tmp_path / "greet"
     directory.mkdir()
-    here = image_here(directory, tomllib.loads(toml), Sandbox.model_validate(sandbox), fallback).problem
+    here = image_problem(directory, tomllib.loads(toml), Sandbox.model_validate(sandbox), fallback)
     config = SandboxConfig.model_validate(sandbox)
     try:
         image_of(TaskConfig.model_validate_toml(toml).environment, ["greet"], "0", config, fallback)

@@ -75,16 +75,15 @@ def test_a_quota_that_just_suffices_admits(hard: dict[str, str]) -> None:
 WARM = {"agentServer.sandbox.warmPool": {"size": 2, "images": 3}}
 
 
-@pytest.mark.parametrize(("images", "pods"), [(None, 14), (3, 14), (1, 10), (7, 14)])
-def test_a_quota_has_to_hold_the_warm_pods_beside_all_slots(images: int | None, pods: int) -> None:
-    facts = {"sandboxes": TASK if images is None else {**TASK, "images": images}}
-    assert hrl.condition(admit(facts, WARM, quotas=(quota(pods=str(pods)),)), "Admitted") == ("True", "Admitted")
-    refused = admit(facts, WARM, quotas=(quota(pods=str(pods - 1)),))
+def test_a_quota_has_to_hold_the_warm_pods_beside_all_slots() -> None:
+    facts = {"sandboxes": TASK}
+    assert hrl.condition(admit(facts, WARM, quotas=(quota(pods="10"),)), "Admitted") == ("True", "Admitted")
+    refused = admit(facts, WARM, quotas=(quota(pods="9"),))
     assert hrl.condition(refused, "Admitted") == ("False", "SandboxQuotaTooSmall")
     said = hrl.message(refused, "Admitted")
-    assert f"maxConcurrent 8 with {pods - 8} warm pods beside it (agentServer.sandbox.warmPool)" in said
+    assert "maxConcurrent 8 with 2 warm pods beside it (agentServer.sandbox.warmPool) may ask for pods" in said
     assert "Make warmPool smaller" in said
-    assert f"have pods raised to {pods}" in said
+    assert "have pods raised to 10" in said
 
 
 def test_a_quota_below_the_slots_themselves_asks_for_fewer_of_them() -> None:
@@ -93,10 +92,10 @@ def test_a_quota_below_the_slots_themselves_asks_for_fewer_of_them() -> None:
 
 
 def test_nodes_have_to_hold_the_warm_pods_too() -> None:
-    decided = admit({"sandboxes": {**TASK, "images": 1}}, WARM, nodes=(node(cpu="4"),))
+    decided = admit({"sandboxes": TASK}, WARM, nodes=(node(cpu="4"),))
     assert hrl.condition(decided, "CapacityTight") == ("True", "SandboxesExceedNodes")
     assert "maxConcurrent is 8 with 2 warm pods beside it" in hrl.message(decided, "CapacityTight")
-    enough = admit({"sandboxes": {**TASK, "images": 1}}, WARM, nodes=(node(cpu="5"),))
+    enough = admit({"sandboxes": TASK}, WARM, nodes=(node(cpu="5"),))
     assert hrl.condition(enough, "CapacityTight") == ("False", "CapacitySufficient")
 
 

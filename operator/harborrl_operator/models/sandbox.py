@@ -27,7 +27,8 @@ class WarmPool(Model):
 
     size: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Idle pods kept ready of each image. Default 0, off: they hold their requests while nobody uses them. Above it a
-    trial of such an image begins without waiting for a pod; the quota must hold them beside `maxConcurrent`. With
+    trial of such an image begins without waiting for a pod; of all together the quota must hold `maxConcurrent` and
+    this many: the pool gives way to trials. With
     `allocator: agent-sandbox` it is the size of the pool that is made of a template that has none."""
     images: Annotated[int, Field(ge=1, le=1000)] = 4
     """Images kept warm at most, those used last. Default 4, so that a data set of hundreds of images does

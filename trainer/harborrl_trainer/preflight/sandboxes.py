@@ -42,27 +42,21 @@ class Wanted:
 
 
 def check_sandboxes(job: JobDocument, tasks: Iterable[Path]) -> Outcome:
-    """`tasks` are whole task directories.
-
-    Facts: `sandboxes`, the largest amount of each resource among them, and how many images they have.
-    """
+    """`tasks` are whole task directories. Facts: `sandboxes`, the largest amount of each resource among them."""
     sandbox = job.agent_server.sandbox
     if not job.agent_server.owned or sandbox.backend != "kubernetes":
         return Outcome()
-    unresolved, unsupported, large, wanted, images = [], [], [], [], set()
+    unresolved, unsupported, large, wanted = [], [], [], []
     for directory in tasks:
         task = _read(directory)
-        image = image_of(directory, task, sandbox, job.agent_server.sandbox_image)
-        images.add(image.name)
-        if image.problem:
-            unresolved.append(f"{directory.name} ({image.problem})")
+        if problem := image_problem(directory, task, sandbox, job.agent_server.sandbox_image):
+            unresolved.append(f"{directory.name} ({problem})")
         if names := unsupported_fields(directory, task, sandbox):
             unsupported.append(f"{directory.name} ({', '.join(names)})")
         asked = wanted_by(task, sandbox)
         wanted.append(asked)
         large += [f"{directory.name} ({one})" for one in _above(asked, sandbox)]
-    facts = {"sandboxes": {**_largest(wanted), "images": len(images)}} if wanted else {}
-    return Outcome(_findings(unresolved, unsupported, large), facts)
+    return Outcome(_findings(unresolved, unsupported, large), {"sandboxes": _largest(wanted)} if wanted else {})
 
 
 def _findings(unresolved: Sequence[str], unsupported: Sequence[str], large: Sequence[str]) -> list[Finding]:
@@ -96,16 +90,8 @@ def _read(directory: Path) -> dict[str, Any]:
         return {}
 
 
-@dataclass(frozen=True)
-class Image:
-    """What a task's sandbox runs."""
-
-    name: str = ""
-    problem: str = ""
-    """Why no kubelet can pull it; empty when one can."""
-
-
-def image_of(directory: Path, task: Mapping[str, Any], sandbox: Sandbox, fallback: str | None) -> Image:
+def image_problem(directory: Path, task: Mapping[str, Any], sandbox: Sandbox, fallback: str | None) -> str:
+    """Empty when the task's image has a name that a kubelet can pull."""
     own, images = section(task, "environment").get("docker_image"), sandbox.images
     name = str(section(task, "task").get("name") or directory.name)
     if own:
@@ -113,14 +99,14 @@ def image_of(directory: Path, task: Mapping[str, Any], sandbox: Sandbox, fallbac
     else:
         mapped = next((images.map[key] for key in (directory.name, name) if key in images.map), None)
         if mapped is None and images.template is None and (directory / "environment" / "Dockerfile").is_file():
-            return Image(problem="environment/Dockerfile is not built here")
+            return "environment/Dockerfile is not built here"
         try:
             image = mapped or (images.template or "").format(task=directory.name, hash="0") or fallback or ""
         except (KeyError, IndexError, ValueError, AttributeError):
-            return Image(problem=f"images.template {images.template!r} knows only {{task}} and {{hash}}")
+            return f"images.template {images.template!r} knows only {{task}} and {{hash}}"
     if not image:
-        return Image(problem="names none")
-    return Image(image) if _IMAGE.fullmatch(image) else Image(problem=f"{image[:80]!r} is no image name")
+        return "names none"
+    return "" if _IMAGE.fullmatch(image) else f"{image[:80]!r} is no image name"
 
 
 def wanted_by(task: Mapping[str, Any], sandbox: Sandbox) -> Wanted:
