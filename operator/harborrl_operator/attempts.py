@@ -34,7 +34,9 @@ def attempt_failed(draft: Draft, failure: FailureClass, message: str, cause: Cau
     before, record = _record(draft, failure, message, cause, end.at)
     final = _final(before, record, budget, message, is_wall=is_wall)
     if final is not None:
-        return draft.finish(final, succeeded=False, keep_cluster=draft.job.spec.retries.keep_cluster_seconds > 0)
+        return draft.finish(
+            _with_a_way_on(draft, final), succeeded=False, keep_cluster=draft.job.spec.retries.keep_cluster_seconds > 0
+        )
     draft.fields.update(
         attempt=draft.attempt + 1,
         incarnation=None,
@@ -139,6 +141,18 @@ def _final(
         said = f"Attempt {record.number}: {budget.failure} failure {budget.spent} of {budget.limit}, none is left:"
         return Verdict(reason, f"{said} {message}")
     return None
+
+
+def _with_a_way_on(draft: Draft, final: Verdict) -> Verdict:
+    """The end is final, and what was trained is not lost with it."""
+    kept = draft.value("checkpoint")
+    if kept is None or kept.rollout_id is None or final.reason is Reason.RESTART_AT_ZERO:
+        return final
+    said = (
+        f"{final.message.rstrip('.')}. This job starts no more: one of another name goes on after rollout"
+        f" {kept.rollout_id} with resumeFrom: {{job: {draft.job.name}}} and the same storage.checkpoints."
+    )
+    return Verdict(final.reason, said)
 
 
 def back_off(draft: Draft) -> Plan:

@@ -32,7 +32,7 @@ def recent_clusters(job: HarborRLJob) -> tuple[str, ...]:
 
 
 async def find_clusters(cluster: Cluster, job: HarborRLJob) -> list[Object]:
-    """Ours by label; one without labels by its name and owner. The job's name alone is told apart by the caller."""
+    """By label, and by the names that ours would have; whose they are is told apart by the caller."""
     found: list[Object] = [*await cluster.find("RayCluster", job.namespace, f"{LABEL_JOB}={job.name}")]
     there = {name_of(ray) for ray in found}
     current = job.names.ray_cluster(job.status.attempt)
@@ -40,7 +40,7 @@ async def find_clusters(cluster: Cluster, job: HarborRLJob) -> list[Object]:
         return found
     wanted = [name for name in recent_clusters(job) if name not in there]
     named = await asyncio.gather(*(cluster.get("RayCluster", job.namespace, name) for name in wanted))
-    return [*found, *(ray for ray in named if ray is not None and is_owned(ray, job))]
+    return [*found, *(ray for ray in named if ray is not None)]
 
 
 def is_owned(thing: Object, job: HarborRLJob) -> bool:

@@ -16,8 +16,6 @@ from harborrl_operator.resolve import ResolvedJob
 CLIENT_CONNECTIONS = 100
 """Of Miles' own agent client a process: it asks for 64, but httpx ignores limits beside a transport (0.28: 100)."""
 
-_CLIENT_FLAGS = {"custom_agent_function_path", "custom_generate_function_path"}
-
 
 def quota_refusal(job: ResolvedJob, facts: Facts, around: Surroundings) -> Verdict | None:
     """I10: all slots taken by the largest task must fit the sandbox namespace's quota, or trials fail at random."""
@@ -36,7 +34,7 @@ def quota_refusal(job: ResolvedJob, facts: Facts, around: Surroundings) -> Verdi
 def _exceeded(
     job: ResolvedJob, wanted: SandboxFacts, around: Surroundings, *, quota: str, entry: str, limit: str
 ) -> Verdict | None:
-    slots, (kind, resource) = job.max_concurrent, _tracked(entry)
+    kind, resource = _tracked(entry)
     if kind == "pods":
         each = Decimal(1)
     else:
@@ -50,17 +48,33 @@ def _exceeded(
         if resource not in asked:
             return None
         each = amount(asked[resource])
-    most = amount(limit)
-    if each * slots <= most:
+    slots, warm = job.max_concurrent, warm_pods(job)
+    needed = each * (slots + warm)
+    if needed <= amount(limit):
         return None
-    fits = int(most // each)
-    what = "pods" if kind == "pods" else f"{entry} {slots} x {_plain(each)} = {_plain(each * slots)}"
+    fits = int(amount(limit) // each)
+    what = "pods" if kind == "pods" else f"{entry} {slots + warm} x {_plain(each)} = {_plain(needed)}"
     return Verdict(
         Reason.SANDBOX_QUOTA_TOO_SMALL,
-        f"agentServer.maxConcurrent {slots} may ask for {what} but {quota} allows {limit}, which is {fits} sandboxes of"
-        f" the largest task. Set maxConcurrent to at most {fits} (and the trials in flight with it), lower what the"
-        f" task asks for, or have {entry} raised to {_plain(each * slots)}.",
+        f"agentServer.maxConcurrent {slots}{_beside(warm)} may ask for {what} but {quota} allows {limit}, which is"
+        f" {fits} sandboxes of the largest task. {_remedy(slots, warm, fits)}, lower what the task asks for, or have"
+        f" {entry} raised to {_plain(needed)}.",
     )
+
+
+def warm_pods(job: ResolvedJob) -> int:
+    """Idle beside all slots: the agent server's pool never holds more than its free slots and one image's size."""
+    return job.spec.agent_server.sandbox.warm_pool.size
+
+
+def _beside(warm: int) -> str:
+    return f" with {warm} warm pods beside it (agentServer.sandbox.warmPool)" if warm else ""
+
+
+def _remedy(slots: int, warm: int, fits: int) -> str:
+    if not warm:
+        return f"Set maxConcurrent to at most {fits} (and the trials in flight with it)"
+    return "Make warmPool smaller" if fits >= slots else f"Leave warmPool out and set maxConcurrent to at most {fits}"
 
 
 def _tracked(entry: str) -> tuple[str, str]:
@@ -109,7 +123,7 @@ def _bursts(job: ResolvedJob, facts: Facts, capacity: float | None) -> Iterable[
 
 def _connections(job: ResolvedJob) -> Iterable[Verdict]:
     """HarborRL's client has no such bound; a job that names another function may have one that does."""
-    own = sorted(_CLIENT_FLAGS & job.raw.values.keys())
+    own = job.own_client
     if own and job.demand.in_flight > CLIENT_CONNECTIONS:
         yield Verdict(
             Reason.CLIENT_CONNECTION_CAP,
@@ -124,15 +138,16 @@ def _nodes(job: ResolvedJob, wanted: SandboxFacts | None, nodes: Iterable[Object
     usable = [node for node in nodes if _takes_sandboxes(job, node)]
     if wanted is None or not nodes:
         return
-    room = sum(_room(node, wanted.requests) for node in usable)
-    if room < job.max_concurrent:
+    room, warm = sum(_room(node, wanted.requests) for node in usable), warm_pods(job)
+    if room < job.max_concurrent + warm:
         asked = ", ".join(f"{name} {value}" for name, value in sorted(wanted.requests.items())) or "one pod"
+        smaller = "make warmPool smaller" if warm else f"set maxConcurrent to at most {room}"
         yield Verdict(
             Reason.SANDBOXES_EXCEED_NODES,
             f"The {len(usable)} nodes that take sandboxes have room for {room} of the largest task ({asked}) even when"
-            f" empty, and agentServer.maxConcurrent is {job.max_concurrent}: the rest waits for a node within"
-            " environmentStartSeconds and is lost beyond. Add nodes, lower what the task asks for, or set maxConcurrent"
-            f" to at most {room}.",
+            f" empty, and agentServer.maxConcurrent is {job.max_concurrent}{_beside(warm)}: the rest waits for a node"
+            " within environmentStartSeconds and is lost beyond. Add nodes, lower what the task asks for, or"
+            f" {smaller}.",
         )
 
 

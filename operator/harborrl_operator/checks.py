@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from harborrl_operator.conditions import Verdict
-from harborrl_operator.constants import AGENT_PORT, RAY_PORTS, Reason
+from harborrl_operator.constants import AGENT_PORT, GATEWAY_PORT, RAY_PORTS, Reason
 from harborrl_operator.data_checks import data_sets_are_jsonl
 from harborrl_operator.engine_checks import (
     engine_is_available,
@@ -12,7 +12,7 @@ from harborrl_operator.engine_checks import (
     native_reads_every_field,
 )
 from harborrl_operator.engine_rules import engine_accepts_arguments
-from harborrl_operator.network_checks import egress_names_networks
+from harborrl_operator.network_checks import egress_names_networks, private_hosts_are_networks
 from harborrl_operator.observed import Observed
 from harborrl_operator.preset_checks import (
     image_holds_the_commit,
@@ -21,9 +21,21 @@ from harborrl_operator.preset_checks import (
     preset_fits_version,
 )
 from harborrl_operator.resolve import ResolvedJob
-from harborrl_operator.sandbox_checks import backend_is_supported, sandbox_namespace_is_open
+from harborrl_operator.sandbox_checks import (
+    allocator_has_what_it_needs,
+    backend_is_supported,
+    sandbox_namespace_is_open,
+    sandboxes_stay_isolated,
+)
 from harborrl_operator.secret_checks import environment_is_free, environment_leaves_ours_alone, no_secret_in_plain_text
-from harborrl_operator.server_checks import agent_is_known, image_template_is_known, own_server_heeds_every_field
+from harborrl_operator.server_checks import (
+    agent_is_allowed,
+    agent_is_known,
+    dashboard_sees_every_worker,
+    image_template_is_known,
+    own_server_heeds_every_field,
+    workers_have_slots,
+)
 from harborrl_operator.storage_checks import claims_exist, claims_reach_all_pods, resume_source_exists
 from harborrl_operator.trial_checks import budgets_fit_ceiling, concurrency_covers_in_flight, sandbox_outlives_trial
 
@@ -97,10 +109,10 @@ def ports_are_free(job: ResolvedJob, _: Observed) -> Verdict | None:
             f"trainer.ports.router {ports.router} is one of the session servers' ports {sessions[0]} to"
             f" {sessions[-1]}. Choose another.",
         )
-    if dashboard == AGENT_PORT and not job.spec.agent_server.url:
+    if dashboard in (AGENT_PORT, GATEWAY_PORT) and not job.spec.agent_server.url:
+        whose = "the agent server itself" if dashboard == AGENT_PORT else "its model gateway"
         return Verdict(
-            Reason.PORT_CONFLICT,
-            f"agentServer.dashboardPort {dashboard} is the port of the agent server itself. Choose another.",
+            Reason.PORT_CONFLICT, f"agentServer.dashboardPort {dashboard} is the port of {whose}. Choose another."
         )
     return None
 
@@ -153,10 +165,16 @@ CHECKS: Sequence[Check] = (
     start_is_whole,
     backend_is_supported,
     agent_is_known,
+    agent_is_allowed,
+    workers_have_slots,
+    dashboard_sees_every_worker,
     image_template_is_known,
     own_server_heeds_every_field,
+    allocator_has_what_it_needs,
+    sandboxes_stay_isolated,
     sandbox_namespace_is_open,
     egress_names_networks,
+    private_hosts_are_networks,
     names_are_free,
     resume_source_exists,
     claims_exist,

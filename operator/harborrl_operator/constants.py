@@ -50,6 +50,8 @@ JOB_FILE = "/etc/harborrl/job.json"
 RUN_DIR = "/run/harborrl"
 """emptyDir shared by the head's Ray container and its supervisor: `terminating` and `released` (docs/contracts.md)."""
 AGENT_PORT = 30000
+GATEWAY_PORT = 30001
+"""Of the agent server's pod: where agents inside sandboxes reach the model, and nothing else is served."""
 GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT = 6379, 8265, 52365
 RAY_METRICS_PORT = 8080
 RAY_PORTS = frozenset({GCS_PORT, DASHBOARD_PORT, DASHBOARD_AGENT_PORT})
@@ -141,6 +143,10 @@ class Reason(StrEnum):
     SANDBOX_NAMESPACE_NOT_ALLOWED = "SandboxNamespaceNotAllowed"
     SANDBOX_BACKEND_UNSUPPORTED = "SandboxBackendUnsupported"
     SANDBOX_QUOTA_TOO_SMALL = "SandboxQuotaTooSmall"
+    SANDBOX_NOT_ISOLATED = "SandboxNotIsolated"
+    ALLOCATOR_MISMATCH = "AllocatorMismatch"
+    AGENT_NOT_ALLOWED = "AgentNotAllowed"
+    WORKERS_EXCEED_SLOTS = "WorkersExceedSlots"
     PARTIAL_START_NOT_ALLOWED = "PartialStartNotAllowed"
     ENGINE_UNAVAILABLE = "EngineUnavailable"
     ENGINE_MISMATCH = "EngineMismatch"

@@ -203,15 +203,22 @@ def render() -> str:
 
 
 def render_reference() -> str:
-    """Every field of the spec with its meaning, as a page for users."""
+    """Every field of spec and status with its meaning, as a page for users."""
+    head = ("| field | type | default | meaning |", "|---|---|---|---|")
     lines = [
         "# HarborRLJob reference",
         "",
         f"Generated from the models of {API_VERSION} by `python -m harborrl_operator.crd`; do not edit.",
         "",
-        "| field | type | default | meaning |",
-        "|---|---|---|---|",
+        *head,
         *_rows("spec", structural_schema(JobSpec)),
+        "",
+        "## Status",
+        "",
+        "What the operator writes; nobody else does. Conditions and their reasons: [conditions.md](conditions.md).",
+        "",
+        *head,
+        *_rows("status", structural_schema(JobStatus)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -227,6 +234,8 @@ def _rows(path: str, schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"| `{path}.{name}` | {kind} | {default or required} | {meaning} |"
         if "properties" in field:
             yield from _rows(f"{path}.{name}", field)
+        elif "properties" in field.get("items", {}):
+            yield from _rows(f"{path}.{name}[]", field["items"])
 
 
 def main(root: Path) -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from harborrl_operator.constants import AGENT_PORT, DASHBOARD_PORT, RAY_METRICS_PORT
+from harborrl_operator.constants import AGENT_PORT, DASHBOARD_PORT, GATEWAY_PORT, LABEL_JOB_UID, RAY_METRICS_PORT
 from harborrl_operator.observed import Address
 from harborrl_operator.resolve import ResolvedJob
 
@@ -70,6 +70,7 @@ def flows(job: ResolvedJob, api_server: Sequence[Address]) -> list[Flow]:
         Flow("sessions", theirs.source if theirs else Group.AGENT_SERVER, Group.HEAD, sessions),
         # Whoever reaches Ray's dashboard runs what he likes in the head. Only the supervisor beside it needs it.
         Flow("ray", Group.TRAINER, Group.TRAINER, (tcp(1, DASHBOARD_PORT - 1), tcp(DASHBOARD_PORT + 1, LAST_PORT))),
+        *_from_sandboxes(job),
         *_monitoring(job),
         *_egress(job),
     ]
@@ -121,6 +122,20 @@ def _agents_elsewhere(job: ResolvedJob) -> _Elsewhere | None:
         return _Elsewhere(there, there, ())
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return _Elsewhere(Outside(ANYWHERE), Outside(ANYWHERE), (tcp(port),))
+
+
+def _from_sandboxes(job: ResolvedJob) -> list[Flow]:
+    """The model gateway, for agents that are programs of the sandbox.
+
+    The other end is opened by the agent server: policies in the namespace of sandboxes are its own.
+    """
+    if not (job.needs_gateway and job.sandbox["backend"] == "kubernetes"):
+        return []
+    sandboxes = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": job.sandbox["namespace"]}},
+        "podSelector": {"matchLabels": {LABEL_JOB_UID: job.job.uid}},
+    }
+    return [Flow("gateway", Outside((sandboxes,)), Group.AGENT_SERVER, (tcp(GATEWAY_PORT),))]
 
 
 def _monitoring(job: ResolvedJob) -> list[Flow]:

@@ -32,6 +32,9 @@ from harborrl_operator.rights import read_rights
 from harborrl_operator.surroundings import read_surroundings
 from harborrl_operator.workloads import is_gated, is_held_back, was_never_held, words
 
+Named = tuple[str, Object]
+"""Kind and what has the name."""
+
 
 async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: datetime) -> Observed:
     """One round of reads, by label where there are many and by name where there is one."""
@@ -46,10 +49,10 @@ async def observe(cluster: Cluster, job: HarborRLJob, settings: Settings, now: d
     )
     rays, deployments = (_all_of(job, things) for things in (all_rays, all_deployments))
     namesakes = [] if rays else await cluster.find("Pod", namespace, selector)
-    named = [] if rays else await _named(cluster, job)
+    named = [] if rays else await _named(cluster, job, service, all_rays)
     # After the pods: a head pod that is seen to be gone has written its last word before.
     progress, request, references, network = await asyncio.gather(
-        cluster.get("ConfigMap", namespace, names.progress),
+        _progress(cluster, job, None if rays else named),
         _request(cluster, job),
         _references(cluster, job, settings),
         _network(cluster, job),
@@ -96,7 +99,7 @@ async def _reported(cluster: Cluster, job: HarborRLJob, report: Object | None, n
     return {"progress": text, "progress_exists": report is not None, "rights": rights}
 
 
-def _unlabelled_preflight(job: HarborRLJob, named: list[tuple[str, Object]]) -> tuple[Object, ...]:
+def _unlabelled_preflight(job: HarborRLJob, named: list[Named]) -> tuple[Object, ...]:
     return tuple(thing for kind, thing in named if kind == "Pod" and is_owned(thing, job))
 
 
@@ -110,21 +113,32 @@ _POD_ROLES = (Role.PREFLIGHT, Role.TRAINER)
 """Pods that a new run of the same name must not meet; an agent server of a deleted job leaves by itself."""
 
 
-async def _named(cluster: Cluster, job: HarborRLJob) -> list[tuple[str, Object]]:
-    """What there is under the names that we are about to apply, whoever made it: a forced apply would take it over."""
+async def _named(cluster: Cluster, job: HarborRLJob, service: Object | None, rays: Iterable[Object]) -> list[Named]:
+    """What there is under the names that we are about to apply, whoever made it: a forced apply would take it over.
+
+    `service` and `rays`: what of it this pass has read already.
+    """
     names = job.names
     wanted = (
         ("ConfigMap", names.config),
         ("ConfigMap", names.progress),
         ("ConfigMap", names.request),
         ("Pod", names.preflight),
-        ("RayCluster", names.ray_cluster(job.status.attempt)),
-        ("Service", names.agent),
         ("Service", names.agents),
         ("Service", names.trainer),
     )
     found = await asyncio.gather(*(cluster.get(kind, job.namespace, name) for kind, name in wanted))
-    return [(kind, thing) for (kind, _), thing in zip(wanted, found, strict=True) if thing is not None]
+    current = names.ray_cluster(job.status.attempt)
+    asked = [(kind, thing) for (kind, _), thing in zip(wanted, found, strict=True)]
+    known = [("Service", service), *(("RayCluster", ray) for ray in rays if name_of(ray) == current)]
+    return [(kind, thing) for kind, thing in (*asked, *known) if thing is not None]
+
+
+async def _progress(cluster: Cluster, job: HarborRLJob, named: list[Named] | None) -> Object | None:
+    """`named`: what was read after the pods, None where nothing was."""
+    if named is None:
+        return await cluster.get("ConfigMap", job.namespace, job.names.progress)
+    return next((thing for kind, thing in named if (kind, name_of(thing)) == ("ConfigMap", job.names.progress)), None)
 
 
 def _predecessors(
@@ -132,7 +146,7 @@ def _predecessors(
     pods: Iterable[Object],
     rays: Iterable[Object],
     deployments: Iterable[Object],
-    named: Iterable[tuple[str, Object]],
+    named: Iterable[Named],
 ) -> tuple[tuple[str, Object], ...]:
     """A Service is missing on purpose: taking one over does no harm, and deleting them is no right of ours."""
     seen = (

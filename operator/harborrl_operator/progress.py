@@ -141,11 +141,13 @@ def stall_seconds(spec: JobSpec, rollout: RolloutStatus | None) -> float:
     return max(spec.progress.stall_factor * median, ceiling) + STALL_MARGIN_SECONDS
 
 
-def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime, missing: str = "") -> Verdict | None:
+def stall(
+    spec: JobSpec, progress: Progress, running_since: str, now: datetime, *, missing: str = "", run_path: str = ""
+) -> Verdict | None:
     """Judged by the run's own median and never before the trial ceiling, counted from the newest sign of life.
 
     `running_since` is this incarnation's: the time that a job was suspended or queued is nobody's stall.
-    `missing`: the pods that the gang lacks, which explain more than trials that still run.
+    `missing`: the pods that the gang lacks, which explain more than trials that still run. `run_path`: of the job.
     """
     median = (progress.rollout.median_seconds if progress.rollout else None) or 0.0
     threshold = stall_seconds(spec, progress.rollout)
@@ -159,22 +161,24 @@ def stall(spec: JobSpec, progress: Progress, running_since: str, now: datetime, 
         return Verdict(Reason.NO_PROGRESS, f"{waited}. {missing}")
     if progress.in_flight:
         return Verdict(Reason.AGENT_SERVER_BUSY, f"{waited}; {_busy(spec, progress, now)}")
-    return Verdict(Reason.NO_PROGRESS, f"{waited} and no trial runs. Look at traces/driver.log of the run.")
+    log = f"{run_path}/a{progress.attempt}/i{progress.incarnation}/traces/driver.log".lstrip("/")
+    return Verdict(Reason.NO_PROGRESS, f"{waited} and no trial runs. Look at {log} on the volume of storage.traces.")
 
 
 def _busy(spec: JobSpec, progress: Progress, now: datetime) -> str:
-    """The agent server's side: how many trials, how old the oldest, against the two time-outs that should end it."""
+    """The agent server's side: how many trials, how old the oldest, against the two time-outs that should end it.
+
+    What limits an agent in a server of the user's own is not known here.
+    """
     agent, ceiling = spec.agent_server.agent_timeout_seconds, spec.rollout.agent_trial_timeout_seconds
     running = f"{progress.in_flight} trials run in the agent server"
     since = progress.agent_server.oldest_trial_since if progress.agent_server else None
     if since is None:
         return f"{running}: they are slow, not lost."
-    oldest = (
-        f"{running}, the oldest since {since} (agentServer.agentTimeoutSeconds {agent},"
-        f" rollout.agentTrialTimeoutSeconds {ceiling})"
-    )
+    known = "" if spec.agent_server.url else f"agentServer.agentTimeoutSeconds {agent}, "
+    oldest = f"{running}, the oldest since {since} ({known}rollout.agentTrialTimeoutSeconds {ceiling})"
     age = seconds_since(since, now)
-    if age <= agent:
+    if age <= (ceiling if spec.agent_server.url else agent):
         return f"{oldest}: they are slow, not lost."
     if age <= ceiling:
         return f"{oldest}: its agent's time is over, it is being verified or cleaned up."

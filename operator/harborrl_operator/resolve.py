@@ -14,13 +14,14 @@ from harborrl_operator.miles_table import PRESETS, MilesPreset, MilesVersion, ve
 from harborrl_operator.models import HarborRLJob, Settings
 from harborrl_operator.models.spec import ROLES, JobSpec, Volume
 from harborrl_operator.models.status import Adjustment
+from harborrl_operator.sandbox_defaults import IN_SANDBOXES, allowed_agents, resolved_sandbox
 from harborrl_operator.second_try import no_second_try
+from harborrl_operator.unreachable import unreachable
 
 MOUNTS = {role: f"/mnt/{role}" for role in ROLES}
 """Where each role's volume is mounted in every pod."""
 
-SANDBOX_MARGIN_SECONDS = 300
-"""Beyond the trial ceiling, so that a sandbox never ends before its trial."""
+_CLIENT_FLAGS = frozenset({"custom_agent_function_path", "custom_generate_function_path"})
 
 MAX_SEQ_LEN = 65536
 """Tokens of a trajectory where neither job nor preset says."""
@@ -70,6 +71,21 @@ class ResolvedJob:
     @property
     def trainer_host(self) -> str:
         return f"{self.job.names.trainer}.{self.job.namespace}.svc"
+
+    @property
+    def allowed_agents(self) -> tuple[str, ...]:
+        """What a request may name: what the trainer names, unless the job says more."""
+        return allowed_agents(self.spec)
+
+    @property
+    def own_client(self) -> tuple[str, ...]:
+        """Flags by which the job replaces our agent client: nobody knows what another one sends."""
+        return tuple(sorted(_CLIENT_FLAGS & self.raw.values.keys()))
+
+    @property
+    def needs_gateway(self) -> bool:
+        """Whether an agent of the job asks its model from inside a sandbox of ours."""
+        return self.spec.agent_server.url is None and not IN_SANDBOXES.isdisjoint(self.allowed_agents)
 
     @property
     def agent_url(self) -> str:
@@ -222,9 +238,8 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         adjustments.append(
             _adjust("agentServer.maxConcurrent", max_concurrent, f"unset: what is in flight, {demand.formula}")
         )
-    once = no_second_try(spec)
-    if once:
-        adjustments.append(_adjust("second try of a trial", "none", once))
+    lacking = {"network.egress": unreachable(spec, settings), "second try of a trial": no_second_try(spec)}
+    adjustments += [_adjust(what, "none", said) for what, said in lacking.items() if said]
     return ResolvedJob(
         job=job,
         settings=settings,
@@ -236,7 +251,7 @@ def resolve(job: HarborRLJob, settings: Settings, other_run: str | None = None) 
         trainer_image=image,
         miles_version=_miles_version(spec, config, image, adjustments),
         agent_server_image=spec.agent_server.image or settings.agent_server_image,
-        sandbox=_sandbox(spec, settings, adjustments),
+        sandbox=resolved_sandbox(spec, settings, adjustments),
         volumes=_volumes(spec, settings, adjustments),
         adjustments=tuple(adjustments),
         resume_path=(spec.resume_from.path or other_run) if spec.resume_from else None,
@@ -304,18 +319,6 @@ def gpus_per_node(spec: JobSpec) -> int:
     if spec.trainer.gpus_per_node is not None:
         return spec.trainer.gpus_per_node
     return 8 if spec.trainer.engine == "miles" else 0
-
-
-def _sandbox(spec: JobSpec, settings: Settings, adjustments: list[Adjustment]) -> dict[str, Any]:
-    sandbox = spec.agent_server.sandbox.model_dump(by_alias=True, exclude_none=True)
-    sandbox.setdefault("namespace", settings.sandbox_namespace)
-    if "timeoutSeconds" not in sandbox:
-        life = spec.rollout.agent_trial_timeout_seconds + SANDBOX_MARGIN_SECONDS
-        sandbox["timeoutSeconds"] = life
-        adjustments.append(
-            _adjust("agentServer.sandbox.timeoutSeconds", life, f"trial ceiling + {SANDBOX_MARGIN_SECONDS} s")
-        )
-    return sandbox
 
 
 def _volumes(spec: JobSpec, settings: Settings, adjustments: list[Adjustment]) -> dict[str, Volume]:

@@ -1,5 +1,7 @@
 """Looks whether the rights that the operator made are still there, in the phases in which pods begin to need them.
 
+While the agent server starts, these are what it and the preflight need; a supervisor's are looked at from then on.
+
 Nothing of them is watched. A driver whose supervisor may not write trains unseen, and one that may not read is not
 reached by a suspend.
 """
@@ -31,7 +33,7 @@ async def read_rights(
     """By kind and name, None for one that is missing; empty while nobody needs to look."""
     if not _must_be_looked_at(job, report, now):
         return {}
-    wanted = rbac.rights_in(job)
+    wanted = rbac.first_rights_in(job) if job.status.phase == Phase.STARTING_AGENT_SERVER else rbac.rights_in(job)
     asked = (if_allowed(cluster.get(kind, job.namespace, name), _UNKNOWN) for kind, name in wanted)
     found = await asyncio.gather(*asked)
     return {right: thing for right, thing in zip(wanted, found, strict=True) if thing is not _UNKNOWN}

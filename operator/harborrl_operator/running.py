@@ -240,7 +240,9 @@ def _running(draft: Draft, progress: Progress, short: str) -> Plan:
     partly = unreadable(draft)
     stalled: Verdict | None = None
     if not progress.faults.keys() & {"rollout", "agentServer"}:  # else nobody can tell
-        stalled = stall(draft.job.spec, progress, draft.trainer.running_since or draft.text_now, draft.now, short)
+        since = draft.trainer.running_since or draft.text_now
+        run = draft.job.names.run_path
+        stalled = stall(draft.job.spec, progress, since, draft.now, missing=short, run_path=run)
     if stalled is None:
         draft.set(ConditionType.STALLED, "False", Reason.MOVING)
         if partly is not None:

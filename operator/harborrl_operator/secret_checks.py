@@ -45,7 +45,12 @@ def no_secret_in_plain_text(job: ResolvedJob, _: Observed) -> Verdict | None:
     for path, name, value in _written(job.spec.agent_server.agent_kwargs, "agentServer.agentKwargs"):
         if value and (_SECRET_ARGUMENT.search(name) or _holds_token(value)):
             return _plain(path, _FOR_THE_AGENT)
-    overrides = {"trainer": job.spec.trainer.pod_overrides, "agentServer": job.spec.agent_server.pod_overrides}
+    server = job.spec.agent_server
+    overrides = {
+        "trainer": job.spec.trainer.pod_overrides,
+        "agentServer": server.pod_overrides,
+        "agentServer.sandbox": server.sandbox.pod_overrides,
+    }
     for part, pod in overrides.items():
         for path, _name, value in _written(pod, f"{part}.podOverrides"):
             if _holds_token(value):

@@ -4,15 +4,15 @@ So is what a server of the user's own never hears of: nobody would act on it.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
+from harborrl_operator.models.agent_server import OwnAgent
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
 
-AGENTS = ("bash", "terminus-2", "nop")
-"""What our agent server runs for training (a test compares them with its own list); `oracle` needs a flag."""
+AGENTS: tuple[str, ...] = get_args(OwnAgent)
 
 
 _HEEDED_WITH_URL = {
@@ -44,7 +44,14 @@ def own_server_heeds_every_field(job: ResolvedJob, _: Observed) -> Verdict | Non
     )
 
 
-_MAPS = {"agentKwargs", "podOverrides", "sandbox.images.map", "sandbox.nodeSelector"}
+_MAPS = {
+    "agentKwargs",
+    "podOverrides",
+    "sandbox.images.map",
+    "sandbox.nodeSelector",
+    "sandbox.nodeSelectorForGpu",
+    "sandbox.podOverrides",
+}
 """Of names that are the user's."""
 
 
@@ -68,6 +75,42 @@ def agent_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
         Reason.FIELD_UNSUPPORTED,
         f"agentServer.agentName {server.agent_name[:80]!r} is not among the agents of this version:"
         f" {', '.join(AGENTS)}. Set one of them, or agentServer.url to a server that has yours.",
+    )
+
+
+def agent_is_allowed(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """Every trial would be answered with a refusal."""
+    server = job.spec.agent_server
+    if server.url or server.agent_name in job.allowed_agents:
+        return None
+    return Verdict(
+        Reason.AGENT_NOT_ALLOWED,
+        f"agentServer.allowedAgents is {', '.join(job.allowed_agents)} and every trial names agentServer.agentName"
+        f" {server.agent_name}. Add it to the list, or leave the list out.",
+    )
+
+
+def workers_have_slots(job: ResolvedJob, _: Observed) -> Verdict | None:
+    server = job.spec.agent_server
+    if server.url or server.workers <= job.max_concurrent:
+        return None
+    return Verdict(
+        Reason.WORKERS_EXCEED_SLOTS,
+        f"agentServer.workers is {server.workers} and agentServer.maxConcurrent {job.max_concurrent}: the slots are"
+        f" shared among the workers, and some would have none. Set workers to at most {job.max_concurrent}; one holds"
+        " hundreds of trials.",
+    )
+
+
+def dashboard_sees_every_worker(job: ResolvedJob, _: Observed) -> Verdict | None:
+    """The server would end at its start: each worker knows its own trials."""
+    server = job.spec.agent_server
+    if server.url or server.workers == 1 or not server.dashboard_port:
+        return None
+    return Verdict(
+        Reason.FIELD_UNSUPPORTED,
+        f"agentServer.dashboardPort shows the trials of one process and agentServer.workers is {server.workers}. Set"
+        " workers to 1, or leave dashboardPort out and read the metrics.",
     )
 
 

@@ -78,7 +78,7 @@ async def quiet_minute(life: Life, minute: Minute) -> None:
         life.passed += await minute.look()
 
 
-@pytest.mark.parametrize(("stages", "most_reads"), [(1, 56), (4, 24)], ids=["waits for its agent server", "trains"])
+@pytest.mark.parametrize(("stages", "most_reads"), [(1, 44), (4, 24)], ids=["waits for its agent server", "trains"])
 async def test_a_job_of_which_nothing_is_heard_costs_reads_alone(life: Life, stages: int, most_reads: int) -> None:
     minute = await walked(life, stages)
     await quiet_minute(life, minute)

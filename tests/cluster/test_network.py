@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.faults]
 
 NAME = "guarded"
 START_SECONDS = 300
-AGENT, SESSION, DASHBOARD, GCS, RAY_AGENT, PROBES = 30000, 30000, 8265, 6379, 52365, 8080
+AGENT, GATEWAY, SESSION, DASHBOARD, GCS, RAY_AGENT, PROBES = 30000, 30001, 30000, 8265, 6379, 52365, 8080
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def stranger_namespace(kubectl: Kubectl, workspace: Workspace) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def scene(kube: Kube, kubectl: Kubectl, workspace: Workspace, stranger_namespace: str) -> Iterator[Scene]:
-    workspace.apply(example("job.yaml", {"trainer.config.numRollout": 500}, name=NAME))
+    agents = {"agentServer.allowedAgents": ["bash", "mini-swe-agent"], "agentServer.sandbox.tools.image": ""}
+    workspace.apply(example("job.yaml", {"trainer.config.numRollout": 500, **agents}, name=NAME))
     boxes = kubectl.within(SANDBOXES)
     try:
         workspace.until_sandboxes_run(NAME, timeout=START_SECONDS)  # so the session server listens
@@ -80,13 +81,15 @@ def scene(kube: Kube, kubectl: Kubectl, workspace: Workspace, stranger_namespace
             "stranger": (kubectl.within(stranger_namespace), pod("stranger", {"app": "prometheus"})),
             "outside": (kubectl.within(stranger_namespace), pod("outside", {}, LISTEN)),
             "sandbox": (boxes, pod(f"probe-{workspace.namespace}", {"harborrl.dev/role": "sandbox"})),
+            "own": (boxes, pod(f"own-{workspace.namespace}", {**theirs, "harborrl.dev/role": "sandbox"})),
         }
         for where, manifest in made.values():
             where.apply(manifest)
         places = {name: _place(kube, where, name_of(it), "main") for name, (where, it) in made.items()}
         yield Scene(workspace, places | _own_places(kube, workspace), _api(kube), job)
     finally:
-        boxes.ok("delete", "pod", f"probe-{workspace.namespace}", "--ignore-not-found", "--wait=false")
+        ours = [f"{each}-{workspace.namespace}" for each in ("probe", "own")]
+        boxes.ok("delete", "pod", *ours, "--ignore-not-found", "--wait=false")
         workspace.delete(NAME)
         workspace.until_held(lambda held: not held, NAME, timeout=90)
 
@@ -235,6 +238,7 @@ OPEN: dict[str, Callable[[Scene], None]] = {
     "flush": open_between(("version", "agent", AGENT)),
     "health": open_between(("preflight", "agent", AGENT)),
     "sessions": open_between(("agent", "head", SESSION)),
+    "gateway": open_between(("own", "agent", GATEWAY)),
     "ray": open_between(("worker", "head", GCS), ("head", "worker", RAY_AGENT)),
     "metrics": metrics,
     "egress": egress,
@@ -255,7 +259,9 @@ CLOSED: dict[str, tuple[str, str, int]] = {
     "preflight-session": ("preflight", "head", SESSION),
     "trainer-outside": ("head", "outside", 8000),
     "sandbox-session": ("sandbox", "head", SESSION),
-    "sandbox-agent": ("sandbox", "agent", AGENT),
+    "sandbox-agent": ("own", "agent", AGENT),
+    "stranger-gateway": ("stranger", "agent", GATEWAY),
+    "other-gateway": ("sandbox", "agent", GATEWAY),
 }
 CLOSED_TO_THE_API_SERVER = {"worker-api": "worker", "sandbox-api": "sandbox"}
 

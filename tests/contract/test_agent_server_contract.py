@@ -4,9 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harborrl_agent_server.contract import ExitStatus, Health, RunRequest, RunResponse
+from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.settings import AGENTS as SERVED
+from harborrl_agent_server.settings import settings_from
+from harborrl_operator.constants import GATEWAY_PORT
+from harborrl_operator.resolve import resolve
+from harborrl_operator.resources.agent_server import deployment
 from harborrl_operator.server_checks import AGENTS
+from support import hrl
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
@@ -31,10 +39,19 @@ def test_the_request_is_read_and_its_data_set_columns_are_dropped() -> None:
 
 
 def test_the_operator_admits_the_agents_that_this_server_runs_for_training() -> None:
-    assert set(SERVED) - set(AGENTS) == {"mini-swe-agent"}, (
-        "no policy of the operator's lets a sandbox reach the gateway"
-    )
-    assert set(AGENTS) <= set(SERVED)
+    assert set(AGENTS) == set(SERVED)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_server_starts_with_what_the_operator_tells_it(agent: str, tmp_path: Path) -> None:
+    job = resolve(hrl.job({"agentServer.agentName": agent, "agentServer.rewardKey": "passed"}), hrl.SETTINGS)
+    (container,) = deployment(job, {})["spec"]["template"]["spec"]["containers"]
+    words = [str(tmp_path) if word.startswith("/mnt/trials/") else word for word in container["args"]]
+    settings = settings_from(words, {"HARBOR_TASKS_DIR": str(tmp_path), "POD_IP": "10.1.2.3"})
+    assert (settings.allowed_agents, settings.allowed_model_hosts) == ((agent,), (job.trainer_host,))
+    assert (settings.gateway_host, settings.gateway_port) == ("10.1.2.3", GATEWAY_PORT)
+    config = SandboxConfig.model_validate(settings.sandbox_config)
+    assert config.timeout_seconds == job.sandbox["timeoutSeconds"]
 
 
 def test_the_response_fixture_is_one_of_ours() -> None:

@@ -26,15 +26,20 @@ from support.supervision import Pod
 SANDBOX_ALONE = {
     f".agentServer.sandbox.{name}"
     for name in (
+        "allocator",
         "allowSameNamespace",
+        "claims",
         "idleTimeoutSeconds",
         "images.pullSecrets",
         "namespace",
         "nodeSelector",
+        "podOverrides",
         "priorityClassName",
         "runtimeClassName",
         "timeoutSeconds",
         "tolerations",
+        "tools",
+        "warmPool",
     )
 }
 """What only the agent server's sandboxes go by."""

@@ -29,6 +29,7 @@ ALONE: Mapping[str, dict[str, Any]] = {
     "resumeFrom.job": {"resumeFrom": {"job": "other"}},
     "trainer.topology.required": {"trainer.topology": {"required": "rack"}},
     "trainer.customConfigYaml": {"trainer.customConfigYaml": "seed: 7"},
+    "agentServer.allowedAgents": {"agentServer.allowedAgents": ["bash", "nop"]},
     "agentServer.sandbox.backend": {"agentServer.sandbox.backend": "docker"},
 }
 """Changes of fields that exclude another one, or of which the generated value is refused for its own sake."""

@@ -72,6 +72,33 @@ def test_a_quota_that_just_suffices_admits(hard: dict[str, str]) -> None:
     assert hrl.condition(admit({"sandboxes": TASK}, quotas=(quota(**hard),)), "Admitted") == ("True", "Admitted")
 
 
+WARM = {"agentServer.sandbox.warmPool": {"size": 2, "images": 3}}
+
+
+def test_a_quota_has_to_hold_the_warm_pods_beside_all_slots() -> None:
+    facts = {"sandboxes": TASK}
+    assert hrl.condition(admit(facts, WARM, quotas=(quota(pods="10"),)), "Admitted") == ("True", "Admitted")
+    refused = admit(facts, WARM, quotas=(quota(pods="9"),))
+    assert hrl.condition(refused, "Admitted") == ("False", "SandboxQuotaTooSmall")
+    said = hrl.message(refused, "Admitted")
+    assert "maxConcurrent 8 with 2 warm pods beside it (agentServer.sandbox.warmPool) may ask for pods" in said
+    assert "Make warmPool smaller" in said
+    assert "have pods raised to 10" in said
+
+
+def test_a_quota_below_the_slots_themselves_asks_for_fewer_of_them() -> None:
+    said = hrl.message(admit({"sandboxes": TASK}, WARM, quotas=(quota(pods="5"),)), "Admitted")
+    assert "Leave warmPool out and set maxConcurrent to at most 5" in said
+
+
+def test_nodes_have_to_hold_the_warm_pods_too() -> None:
+    decided = admit({"sandboxes": TASK}, WARM, nodes=(node(cpu="4"),))
+    assert hrl.condition(decided, "CapacityTight") == ("True", "SandboxesExceedNodes")
+    assert "maxConcurrent is 8 with 2 warm pods beside it" in hrl.message(decided, "CapacityTight")
+    enough = admit({"sandboxes": TASK}, WARM, nodes=(node(cpu="5"),))
+    assert hrl.condition(enough, "CapacityTight") == ("False", "CapacitySufficient")
+
+
 def test_a_resource_that_a_quota_counts_must_be_set_by_every_task() -> None:
     facts = {"sandboxes": {"requests": {"cpu": "1"}, "limits": {}, "unset": ["memory"]}}
     refused = admit(facts, quotas=(quota(requests__memory="1Ti"),))

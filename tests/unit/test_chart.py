@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from harborrl_operator import metrics
+from harborrl_operator.constants import GATEWAY_PORT
 from harborrl_operator.models import Settings
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT, SANDBOX_ROLE, TRAINER_ACCOUNT
 from support.programs import program
@@ -72,16 +73,89 @@ def test_no_role_reads_a_secret(helm: str) -> None:
 
 def test_the_sandbox_namespace_is_open_to_sandboxes_and_closed_to_the_network(helm: str) -> None:
     rendered = render(helm, "--set", "sandboxes.namespace=boxes", "--set", "network.policies=false")
-    things = {thing["kind"]: thing for thing in rendered}
-    assert things["Namespace"]["metadata"]["labels"]["harborrl.dev/sandboxes"] == "true"
-    assert things["NetworkPolicy"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    assert things["NetworkPolicy"]["metadata"]["namespace"] == "boxes"
+    things = {(thing["kind"], thing["metadata"]["name"]): thing for thing in rendered}
+    assert things["Namespace", "boxes"]["metadata"]["labels"]["harborrl.dev/sandboxes"] == "true"
+    closed = things["NetworkPolicy", "deny-all"]
+    assert closed["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    assert closed["metadata"]["namespace"] == "boxes"
+
+
+@pytest.mark.parametrize("watched", [(), ("--set", "watchNamespaces={a,b}")])
+def test_sandboxes_reach_the_gateways_of_agent_servers_and_no_other_port_of_them(
+    helm: str, watched: tuple[str, ...]
+) -> None:
+    things = {(thing["kind"], thing["metadata"]["name"]): thing for thing in render(helm, *watched)}
+    spec = things["NetworkPolicy", "gateway"]["spec"]
+    (rule,) = spec["egress"]
+    assert (spec["policyTypes"], rule["ports"]) == (["Egress"], [{"protocol": "TCP", "port": GATEWAY_PORT}])
+    (servers,) = rule["to"]
+    assert servers["podSelector"] == {"matchLabels": {"harborrl.dev/role": "agent-server"}}
+    named = [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]
+    assert servers["namespaceSelector"] == ({"matchExpressions": named} if watched else {})
+
+
+def test_a_sandbox_whose_task_restricts_its_network_is_let_out_by_no_policy_of_the_chart(helm: str) -> None:
+    """Policies add up: the agent server's own, for pods with this label, could take nothing back."""
+    rendered = [t for t in render(helm, "--set", "sandboxes.denyNetwork=false") if t["kind"] == "NetworkPolicy"]
+    letting_out = [t["spec"] for t in rendered if t["spec"].get("egress") and "sandboxes" in t["metadata"]["namespace"]]
+    assert len(letting_out) == 2
+    for spec in letting_out:
+        assert spec["podSelector"] == {
+            "matchExpressions": [{"key": "harborrl.dev/network", "operator": "DoesNotExist"}]
+        }
+
+
+SANDBOX_RIGHTS = {
+    "pods": {"create", "get", "list", "watch", "patch", "delete"},
+    "pods/exec": {"create", "get"},
+    "events": {"list"},
+    "configmaps": {"create", "get", "delete"},
+    "networkpolicies": {"create", "list", "patch", "delete"},
+}
+"""What the agent server calls in a sandbox namespace (docs/agent-server.md, "Sandboxes")."""
+
+
+def test_agent_servers_have_the_rights_that_they_use_and_no_other(helm: str) -> None:
+    (role,) = [t for t in render(helm) if (t["kind"], t["metadata"]["name"]) == ("ClusterRole", SANDBOX_ROLE)]
+    given = {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+    assert given == SANDBOX_RIGHTS
+    assert len(role["rules"]) == len(given)
+    page = (CHART.parents[1] / "docs" / "agent-server.md").read_text()
+    needs = page[page.index("Needs, in the sandbox namespace") : page.index("(the chart's ClusterRole")]
+    for resource, verbs in SANDBOX_RIGHTS.items():
+        assert f"`{resource}`" in needs
+        assert all(verb in needs for verb in verbs)
+
+
+@pytest.mark.parametrize(("claims", "verbs"), [("false", []), ("true", ["create", "get", "list", "watch", "delete"])])
+def test_agent_servers_may_claim_sandboxes_only_where_the_chart_says_so(
+    helm: str, claims: str, verbs: list[str]
+) -> None:
+    things = render(helm, "--set", f"sandboxes.agentSandbox={claims}")
+    (role,) = [t for t in things if (t["kind"], t["metadata"]["name"]) == ("ClusterRole", SANDBOX_ROLE)]
+    theirs = {group for rule in role["rules"] for group in rule["apiGroups"] if group.endswith("agents.x-k8s.io")}
+    assert len(theirs) == (2 if verbs else 0)
+    assert [rule["verbs"] for rule in role["rules"] if rule["resources"] == ["sandboxclaims"]] == (
+        [verbs] if verbs else []
+    )
+    literal = {
+        e["name"]: e.get("value") for e in deployment_of(things)["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    given = {name: value for name, value in literal.items() if value is not None}
+    assert Settings.from_environment(given).agent_sandbox is (claims == "true")
+
+
+def test_an_empty_image_of_the_chart_is_none_where_there_may_be_none(helm: str) -> None:
+    things = render(helm, "--set", "images.tools=", "--set", "images.miles=")
+    env = deployment_of(things)["spec"]["template"]["spec"]["containers"][0]["env"]
+    settings = Settings.from_environment({e["name"]: e["value"] for e in env if "value" in e})
+    assert (settings.tools_image, settings.miles_image) == ("", "")
 
 
 def test_a_sandbox_with_a_network_reaches_names_and_the_outside_and_nothing_of_the_cluster(helm: str) -> None:
     rendered = render(helm, "--set", "sandboxes.denyNetwork=false", "--set", "network.policies=false")
     named = {thing["metadata"]["name"]: thing["spec"] for thing in rendered if thing["kind"] == "NetworkPolicy"}
-    assert named.keys() == {"deny-all", "outside-only"}
+    assert named.keys() == {"deny-all", "gateway", "outside-only"}
     policy = named["outside-only"]
     outside, names = policy["egress"]
     assert "ingress" not in policy
@@ -207,11 +281,19 @@ def notes(helm: str, folder: Path, *arguments: str) -> str:
 def test_images_that_only_a_dev_cluster_has_are_warned_of(helm: str, tmp_path: Path) -> None:
     told = notes(helm, tmp_path, "--set", "images.operator=registry.example/operator:1")
     (warning,) = (line for line in told.splitlines() if "WARNING" in line)
-    assert "images.agentServer, images.sandbox, images.trainer" in warning
+    assert "images.agentServer, images.sandbox, images.tools, images.trainer" in warning
     assert "images.operator" not in warning
 
 
 def test_images_of_a_registry_are_not_warned_of(helm: str, tmp_path: Path) -> None:
-    names = ("operator", "agentServer", "trainer", "sandbox")
+    names = ("operator", "agentServer", "trainer", "sandbox", "tools")
     sets = [word for name in names for word in ("--set", f"images.{name}=registry.example/{name}:1")]
     assert "WARNING" not in notes(helm, tmp_path, *sets)
+
+
+@pytest.mark.parametrize(("given", "warned"), [((), True), (("network.apiServer.cidrs={10.0.0.0/24}",), False)])
+def test_a_list_of_namespaces_without_the_api_servers_range_is_warned_of(
+    helm: str, tmp_path: Path, given: tuple[str, ...], warned: bool
+) -> None:
+    sets = [word for value in ("watchNamespaces={a}", *given) for word in ("--set", value)]
+    assert ("network.apiServer.cidrs" in notes(helm, tmp_path, *sets)) is warned

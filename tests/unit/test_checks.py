@@ -141,7 +141,12 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
     ("Docker sandboxes", {"agentServer.sandbox.backend": "docker"}, "SandboxBackendUnsupported", "agentServer.url"),
     ("local sandboxes", {"agentServer.sandbox.backend": "local"}, "SandboxBackendUnsupported", "needs root"),
     ("an agent of others", {"agentServer.agentName": "claude-code"}, "FieldUnsupported", "claude-code' is not among"),
-    ("the solutions themselves", {"agentServer.agentName": "oracle"}, "FieldUnsupported", "bash, terminus-2, nop"),
+    (
+        "the solutions themselves",
+        {"agentServer.agentName": "oracle"},
+        "FieldUnsupported",
+        "bash, terminus-2, mini-swe-agent",
+    ),
     (
         "sandboxes beside the job",
         {"agentServer.sandbox.namespace": "research"},

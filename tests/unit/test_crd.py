@@ -70,8 +70,14 @@ def test_of_every_part_of_the_spec_somebody_has_decided_whether_a_running_attemp
         assert f"oldSelf.spec.{part}" not in rules
 
 
-MAY_BE_EMPTY = {"trainer.nodeSelector.*", "agentServer.sandbox.nodeSelector.*", "trainer.env[].value"}
-"""Label values and variables: empty is a value of its own there."""
+MAY_BE_EMPTY = {
+    "trainer.nodeSelector.*",
+    "trainer.env[].value",
+    "agentServer.sandbox.nodeSelector.*",
+    "agentServer.sandbox.nodeSelectorForGpu.*.*",
+    "agentServer.sandbox.tools.image",
+}
+"""Label values, variables, and a bundle that a job does not want: empty is a value of its own there."""
 
 
 def values(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

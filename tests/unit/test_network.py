@@ -30,7 +30,8 @@ def resolved(changes: dict[str, Any] | None = None, **network: Any) -> ResolvedJ
 def everything() -> ResolvedJob:
     """A job with every kind of flow."""
     monitoring = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
-    return resolved({"network.egress": [{"cidr": "0.0.0.0/0", "ports": [443]}]}, monitoring=monitoring)
+    changes = {"network.egress": [{"cidr": "0.0.0.0/0", "ports": [443]}], "agentServer.agentName": "mini-swe-agent"}
+    return resolved(changes, monitoring=monitoring)
 
 
 def test_the_page_lists_exactly_the_flows_that_policies_open() -> None:
@@ -116,6 +117,32 @@ def test_an_agent_server_elsewhere_is_reached_in_its_namespace_and_reaches_the_s
     assert (found["sessions"].source, found["sessions"].target) == (there, Group.HEAD)
     named = {flow.name: flow for flow in flows(resolved({"agentServer.url": "https://agents.example/x"}), API)}
     assert named["trials"].ports == ({"protocol": "TCP", "port": 443},)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_open"),
+    [
+        ({}, False),
+        ({"agentServer.agentName": "terminus-2"}, False),
+        ({"agentServer.agentName": "mini-swe-agent"}, True),
+        ({"agentServer.allowedAgents": ["bash", "mini-swe-agent"]}, True),
+        ({"agentServer.agentName": "mini-swe-agent", **hrl.BROUGHT}, False),
+    ],
+    ids=str,
+)
+def test_the_gateway_is_open_to_the_jobs_own_sandboxes_when_agents_run_in_them(
+    changes: dict[str, Any], is_open: bool
+) -> None:
+    namespace = {"matchLabels": {"kubernetes.io/metadata.name": "harborrl-sandboxes"}}
+    own = {"matchLabels": {"harborrl.dev/job-uid": hrl.UID}}
+    rules = [rule for rule in opened(resolved(changes)) if {"protocol": "TCP", "port": 30001} in (rule[3] or [])]
+    wanted = (
+        "agent-server",
+        "from",
+        [{"namespaceSelector": namespace, "podSelector": own}],
+        rules[0][3] if rules else 0,
+    )
+    assert rules == ([wanted] if is_open else [])
 
 
 def test_only_trainer_pods_reach_outside_and_only_where_the_job_or_the_chart_says() -> None:

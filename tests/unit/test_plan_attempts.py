@@ -42,7 +42,13 @@ class TestBudgets:
         assert failures(job, "infrastructure", "infrastructure").status.finished_at is None
         last = failures(job, "infrastructure", "infrastructure", "infrastructure")
         assert condition(last, "Failed") == ("True", "InfrastructureFailure")
-        assert message(last, "Failed") == "Attempt 3: infrastructure failure 3 of 3, none is left: no c"
+        said = "Attempt 3: infrastructure failure 3 of 3, none is left: no c. This job starts no more: one of another"
+        way_on = " name goes on after rollout 0 with resumeFrom: {job: quickstart} and the same storage.checkpoints."
+        assert message(last, "Failed") == said + way_on
+
+    def test_of_a_job_that_saved_nothing_nobody_is_told_to_go_on(self) -> None:
+        last = failing(hrl.job({"retries.maxAttempts": 1}), "infrastructure", "no a", changes={"checkpoint": None})
+        assert message(last, "Failed") == "no a"
 
     def test_a_lost_node_does_not_spend_the_applications_budget_nor_the_reverse(self) -> None:
         job = hrl.job({"retries.maxAttempts": 3})

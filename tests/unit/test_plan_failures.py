@@ -127,7 +127,7 @@ class TestAFailedDriver:
         )
         assert decided.status.phase == "Failed"
         assert condition(decided, "Failed") == condition(decided, "Finished") == ("True", reason)
-        assert message(decided, "Failed") == "bad lr"
+        assert message(decided, "Failed").startswith("bad lr. This job starts no more")
 
     def test_on_the_last_attempt_fails_the_job(self) -> None:
         job = hrl.job({"retries.maxAttempts": 1})

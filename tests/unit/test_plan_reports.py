@@ -110,7 +110,14 @@ class TestAStallsMessage:
         assert self.said(None).endswith("5 trials run in the agent server: they are slow, not lost.")
 
     def test_says_where_to_look_when_nothing_runs(self) -> None:
-        assert "traces/driver.log" in self.said(None, in_flight=0)
+        log = "research/quickstart-5f0c2a9e/a1/i1/traces/driver.log on the volume of storage.traces"
+        assert log in self.said(None, in_flight=0)
+
+    def test_knows_no_time_out_of_a_server_of_the_users_own(self) -> None:
+        since = hrl.ago(600 - 1000)
+        report = {"agentServer": {"inFlight": 5, "oldestTrialSince": since}}
+        said = message(reported(report, 1000, hrl.BROUGHT), "Stalled")
+        assert f"the oldest since {since} (rollout.agentTrialTimeoutSeconds 900): they are slow, not lost." in said
 
     def test_does_not_count_the_time_before_this_incarnation(self) -> None:
         old_dump = {"rollout.lastDumpTime": hrl.ago(90_000), "driver.startedAt": hrl.ago(-500)}

@@ -33,9 +33,10 @@ UNSUPPORTED = [
     ('[environment]\nos = "windows"', "environment.os"),
     ('[environment]\ntpu = {type = "v5e", topology = "2x2"}', "environment.tpu"),
     ('[environment]\ngpus = 1\ngpu_types = ["H100"]', "environment.gpu_types"),
-    ('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["hub.example"]', "environment.network_mode"),
-    ('[agent]\nnetwork_mode = "no-network"', "agent.network_mode"),
-    ('[environment]\nallow_internet = false\n[verifier]\nnetwork_mode = "public"', "verifier.network_mode"),
+    ('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["*.hub.example"]', "environment.allowed_hosts"),
+    ('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["hub.example", "169.254.169.254"]', "agent.allowed_hosts"),
+    ('[verifier]\nnetwork_mode = "allowlist"\nallowed_hosts = ["fd00::/8"]', "verifier.allowed_hosts"),
+    ('[[verifier.collect]]\ncommand = "dump"\nservice = "db"', "verifier.collect"),
     ('[verifier.environment]\nos = "Windows"', "verifier.environment.os"),
     ('[[environment.mcp_servers]]\nname = "x"\nurl = "http://x"', "environment.mcp_servers"),
     ('[environment]\nskills_dir = "/skills"', "environment.skills_dir"),
@@ -59,12 +60,35 @@ def test_a_compose_file_is_refused_by_name(tmp_path: Path) -> None:
     [
         '[environment]\nnetwork_mode = "no-network"\n[agent]\nnetwork_mode = "no-network"',
         '[environment]\nos = "Linux"\ngpus = 1',
+        '[environment]\ngpu_types = ["H100"]',
+        '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["hub.example", "203.0.113.7", "0.0.0.0/0"]',
+        '[environment]\nallow_internet = false\n[agent]\nnetwork_mode = "public"\n[verifier]\nnetwork_mode = "public"',
+        '[[verifier.collect]]\ncommand = "dump"',
+        "[environment]\ngpus = 1\ngpu_types = 3\n[verifier]\ncollect = 1",
+        '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = 7',
         "[environment]\nallow_internet = false",
         "[environment]\nmcp_servers = []",
     ],
 )
 def test_what_sandboxes_do_offer_passes(tmp_path: Path, toml: str) -> None:
     assert told(judge(tmp_path, toml)) == []
+
+
+def test_a_private_network_that_is_none_opens_nothing(tmp_path: Path) -> None:
+    toml = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["10.2.3.4"]'
+    assert told(judge(tmp_path, toml, sandbox={"privateHosts": ["10.2.0.0/99"]})) == ["TaskUnsupported"]
+
+
+@pytest.mark.parametrize(
+    ("toml", "sandbox"),
+    [
+        ('[environment]\ngpus = 1\ngpu_types = ["T4", "h100"]', {"nodeSelectorForGpu": {"H100": {"gpu": "h100"}}}),
+        ('[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["10.2.3.4"]', {"privateHosts": ["10.2.0.0/16"]}),
+    ],
+)
+def test_what_the_job_says_the_cluster_has_passes(tmp_path: Path, toml: str, sandbox: dict[str, Any]) -> None:
+    assert told(judge(tmp_path, toml, sandbox=sandbox)) == []
+    assert told(judge(tmp_path / "without", toml)) == ["TaskUnsupported"]
 
 
 UNRESOLVED: list[tuple[str, dict[str, Any], str]] = [

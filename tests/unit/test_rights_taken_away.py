@@ -21,17 +21,24 @@ OWN = "harborrl-supervisor-quickstart"
 GONE = {("Role", OWN): None, ("RoleBinding", OWN): None}
 
 
-async def begun() -> tuple[MemoryCluster, Reconciler]:
+async def begun(phase: Phase) -> tuple[MemoryCluster, Reconciler]:
     """A job on its way to its trainer, all of whose rights have just been made."""
     cluster = MemoryCluster()
     reconciler = Reconciler(cluster, hrl.SETTINGS, lambda: NOW)
     await reconciler.reconcile("research", "quickstart")
+    status = cluster.objects["HarborRLJob", "research", "quickstart"]["status"]
+    assert status["phase"] == Phase.STARTING_AGENT_SERVER
+    status["phase"] = phase
     return cluster, reconciler
 
 
-@pytest.mark.parametrize("right", rbac.rights_in(hrl.job()))
-async def test_a_right_that_was_deleted_is_there_again_after_the_next_pass(right: rbac.Right) -> None:
-    cluster, reconciler = await begun()
+FIRST = [(Phase.STARTING_AGENT_SERVER, right) for right in rbac.first_rights_in(hrl.job())]
+ALL = [(Phase.PREFLIGHT, right) for right in rbac.rights_in(hrl.job())]
+
+
+@pytest.mark.parametrize(("phase", "right"), [*FIRST, *ALL])
+async def test_a_right_that_was_deleted_is_there_again_after_the_next_pass(phase: Phase, right: rbac.Right) -> None:
+    cluster, reconciler = await begun(phase)
     kind, name = right
     del cluster.objects[kind, "research", name]
     await reconciler.reconcile("research", "quickstart")
@@ -39,7 +46,7 @@ async def test_a_right_that_was_deleted_is_there_again_after_the_next_pass(right
 
 
 async def test_a_role_whose_rules_were_taken_out_has_them_again() -> None:
-    cluster, reconciler = await begun()
+    cluster, reconciler = await begun(Phase.PREFLIGHT)
     role = cluster.objects["Role", "research", OWN]
     rules, role["rules"] = role["rules"], []
     await reconciler.reconcile("research", "quickstart")
@@ -56,6 +63,12 @@ def test_what_is_looked_at_is_what_is_made_in_the_jobs_namespace() -> None:
             if thing["metadata"]["namespace"] == "research"
         }
         assert set(rbac.rights_in(resolved.job)) == made
+
+
+def test_while_the_agent_server_starts_a_supervisors_rights_are_nobodys_to_miss() -> None:
+    assert {right[0] for right in rbac.first_rights_in(hrl.job())} == {"RoleBinding", "ServiceAccount"}
+    assert len(rbac.first_rights_in(hrl.job())) == 3
+    assert rbac.first_rights_in(hrl.job(hrl.BROUGHT)) == (("ServiceAccount", "harborrl-trainer"),)
 
 
 def in_phase(phase: Phase | None) -> HarborRLJob:

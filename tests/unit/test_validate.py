@@ -116,6 +116,11 @@ def test_what_the_api_server_would_refuse_is_refused_by_its_field(change: dict[s
     assert found[0].startswith(expected)
 
 
+def test_what_kubernetes_calls_a_field_of_ours_is_told_by_our_name() -> None:
+    (found,) = said(job(merged(SPEC, {"storage": {"checkpoints": {"pvc": "x", "claim": "x"}}})))
+    assert found.endswith("is no field of a HarborRLJob; did you mean pvc?")
+
+
 @pytest.mark.parametrize("url", ["http://agents.team.svc:30000", "https://agents.example.com/x"])
 def test_a_stable_url_is_taken(url: str) -> None:
     assert said(job(merged(SPEC, {"agentServer": {"url": url}}))) == []

@@ -223,6 +223,10 @@ class Sandbox(_Part):
     """`limits` of it: most that a task may ask for."""
     defaults: Amounts = Amounts()
     """What a task gets that asks for nothing."""
+    node_selector_for_gpu: dict[str, dict[str, str]] = {}
+    """By the name of a GPU that tasks use (`gpu_types`)."""
+    private_hosts: list[str] = []
+    """Private networks that a task's `allowed_hosts` may name, as CIDRs."""
 
 
 class AgentServer(_Part):

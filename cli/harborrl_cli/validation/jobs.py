@@ -7,7 +7,14 @@ from typing import Any
 
 from harborrl_cli.validation.data import check_data
 from harborrl_cli.validation.findings import Finding, field_of, told
-from harborrl_cli.validation.trainer_side import Launched, adjustments, config_warnings, launched, second_try_warning
+from harborrl_cli.validation.trainer_side import (
+    Launched,
+    adjustments,
+    config_warnings,
+    launched,
+    second_try_warning,
+    unreachable_warning,
+)
 from harborrl_operator.arguments import InvalidArgumentsError
 from harborrl_operator.capacity import tightness
 from harborrl_operator.checks import CHECKS
@@ -88,6 +95,7 @@ def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, starte
     yield from started.remarks
     yield from config_warnings(job.spec)
     yield from second_try_warning(job.spec)
+    yield from unreachable_warning(job.spec, resolved.settings)
     outcome = check_data(resolved, assumed.task_root, assumed.data)
     yield from outcome.findings
     facts = Facts.model_validate({key: value for key, value in outcome.facts.items() if key == "evalPrompts"})
@@ -97,8 +105,9 @@ def _substance(job: HarborRLJob, resolved: ResolvedJob, assumed: Assumed, starte
 
 
 def _settings(assumed: Assumed) -> Settings:
-    """An image for engine miles is the installation's to name: whether it does is not to be seen from here."""
-    return Settings(miles_image=Settings().miles_image or "assumed", gang_scheduler=assumed.gang_scheduler)
+    """What is the installation's to give is not to be seen from here: an image for engine miles, rights for claims."""
+    miles = Settings().miles_image or "assumed"
+    return Settings(miles_image=miles, gang_scheduler=assumed.gang_scheduler, agent_sandbox=True)
 
 
 def _everything_there(job: ResolvedJob) -> Observed:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from pydantic.alias_generators import to_camel
 
 from harborrl_cli.validation.findings import Finding, told
-from harborrl_operator.models import JobSpec
+from harborrl_operator.models import JobSpec, Settings
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.second_try import no_second_try
+from harborrl_operator.unreachable import unreachable
 from harborrl_trainer.config import HarborFrameworkConfig, warnings_of
 from harborrl_trainer.errors import ConfigurationError
 from harborrl_trainer.job import parse_job
@@ -43,6 +44,13 @@ def second_try_warning(spec: JobSpec) -> Iterator[Finding]:
     said = no_second_try(spec)
     if said:
         yield Finding("spec.agentServer", f"{said}.", "warning")
+
+
+def unreachable_warning(spec: JobSpec, settings: Settings) -> Iterator[Finding]:
+    """The platform may open more than a manifest shows; `network.egress` of its chart is not to be seen from here."""
+    said = unreachable(spec, settings)
+    if said:
+        yield Finding("spec.network.egress", f"{said}.", "warning")
 
 
 class Launched(NamedTuple):

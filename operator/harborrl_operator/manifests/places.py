@@ -39,6 +39,9 @@ HOMES: Mapping[str, str] = {
 }
 """Argument of Miles or field of HarborFrameworkConfig, in snake_case -> what decides it, below `spec`."""
 
+_USUAL: Mapping[str, str] = {"claim": "pvc", "claimName": "pvc", "persistentVolumeClaim": "pvc", "secretName": "name"}
+"""What Kubernetes or our chart calls a thing -> what it is called here."""
+
 _MOST = 2
 """Places that are worth naming: `image` and `name` stand everywhere."""
 
@@ -47,8 +50,9 @@ def advice(name: str, path: str, siblings: Mapping[str, Any], spec: Mapping[str,
     """What to do about `name` at `path`, which is no field there; `spec` is the schema of all fields."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
     camel = re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), snake)
-    if camel in siblings:
-        return f"did you mean {camel}?"
+    meant = _USUAL.get(camel, camel)
+    if meant in siblings:
+        return f"did you mean {meant}?"
     if snake in HOMES:
         return f"{HOMES[snake]} decides it"
     places = [place for place in _fields(spec, "spec") if place.rpartition(".")[2] == camel]

@@ -5,9 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harborrl_operator.models.base import TEXT, FreeForm, Image, Model, ObjectName, Seconds, nested
+from harborrl_operator.models.sandbox import SandboxSpec
 from harborrl_operator.models.trainer import Resources
 
-DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+OwnAgent = Literal["bash", "terminus-2", "mini-swe-agent", "nop"]
+"""What our agent server runs for training (a test compares them with its own list); `oracle` needs a flag."""
 
 
 class SecretRef(Model):
@@ -19,52 +21,18 @@ class SecretRef(Model):
     """Key in the Secret."""
 
 
-class SandboxImages(Model):
-    """Where a task's image comes from when the task names none or names one by a key."""
-
-    map: dict[str, Annotated[str, Field(min_length=1, json_schema_extra=TEXT)]] = Field(default_factory=dict)
-    """Task directory or the image that a task names -> image to use."""
-    template: Annotated[str, Field(min_length=1, max_length=1024, json_schema_extra=TEXT)] | None = None
-    """Image for tasks that name none; `{task}` is its directory, `{hash}` its content. Unset: the operator's."""
-    pull_secrets: Annotated[list[DnsLabel], Field(max_length=16)] = Field(default_factory=list)
-    """Image pull secrets in the sandbox namespace."""
-
-
-class SandboxSpec(Model):
-    """The pods in which agents act."""
-
-    backend: Literal["kubernetes", "local", "docker"] = "kubernetes"
-    """`kubernetes`: one pod a trial. `local` (Linux namespaces, for tests) and `docker` need `url`."""
-    namespace: DnsLabel | None = None
-    """Namespace of the sandbox pods, labelled `harborrl.dev/sandboxes: "true"`. Unset: the operator's default."""
-    allow_same_namespace: bool = False
-    """Permit sandboxes beside the job. Off: an agent's pod should not live next to the job's secrets."""
-    images: SandboxImages = nested(SandboxImages)
-    """Where sandbox images come from."""
-    limits: Resources | None = None
-    """Most that a task may ask for (`limits` of it); preflight refuses a task that asks for more. Unset: no bound."""
-    defaults: Resources | None = None
-    """What a task gets that asks for nothing; a ResourceQuota refuses pods without what it counts. Unset: nothing."""
-    node_selector: dict[str, Annotated[str, Field(json_schema_extra=TEXT)]] = Field(default_factory=dict)
-    """Labels of the nodes that take sandboxes. Unset: any."""
-    tolerations: Annotated[list[FreeForm], Field(max_length=32)] = Field(default_factory=list)
-    """Taints that sandbox pods tolerate, as in a pod."""
-    priority_class_name: ObjectName | None = None
-    """Priority class of sandbox pods. Unset: the cluster's default."""
-    runtime_class_name: ObjectName | None = None
-    """Runtime class of sandbox pods, for example gvisor. Unset: the node's default runtime, a plain container."""
-    timeout_seconds: Seconds | None = None
-    """Life of a sandbox. Unset: trial ceiling + 300 s; the documented 1800 s would end before any 5400 s agent."""
-    idle_timeout_seconds: Seconds | None = None
-    """Life without activity; must be below `timeoutSeconds`. Checked, but not acted on yet: a sandbox ends with its
-    trial or after `timeoutSeconds`."""
-
-
 class AgentServerSpec(Model):
     """The agent server: ours (a Deployment for this job) or yours (`url`)."""
 
     max_concurrent: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Trials at once. Unset: exactly what the job keeps in flight. Below that the job is refused."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes of the server, which share its slots. Default 1: one holds hundreds of trials on one processor. More
+    need as many processors in `resources`; above `maxConcurrent` some would have no slot, which is refused, as is a
+    dashboard beside them."""
+    start_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 16
+    """Sandboxes that are made at once. Default 16: hundreds together are slow for all of them at the API server, the
+    registry and the nodes. The rest waits in its slot, before `environmentStartSeconds` begin. 0: no limit."""
     agent_timeout_seconds: Seconds = 5400
     """The authoritative limit of one agent run, s, counted from when the slot is taken; see
     `rollout.onAgentTimeout`.
@@ -80,8 +48,11 @@ class AgentServerSpec(Model):
     cleanup_seconds: Seconds = 60
     """Hard cap on removing the sandbox, s; its slot is taken until then. Default 60: what a kubelet needs."""
     agent_name: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=TEXT)] = "bash"
-    """`bash` or `nop` (does nothing, for tests of the rest); other agents need a server of your own (`url`).
-    The trainer names it in every trial: it cannot change while an attempt runs."""
+    """`bash`, `terminus-2`, `mini-swe-agent` or `nop` (does nothing, for tests of the rest); others need a server of
+    your own (`url`). The trainer names it in every trial: it cannot change while an attempt runs."""
+    allowed_agents: Annotated[list[OwnAgent], Field(max_length=16)] = Field(default_factory=list)
+    """Agents that a request may name; `agentName` must be among them. Default: `agentName` alone, which is what the
+    trainer names. With `mini-swe-agent` sandboxes of this job may connect to the server's model gateway."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
     """Arguments of the agent, for example `maxTurns`."""
     reward_key: Annotated[str, Field(min_length=1, max_length=128, json_schema_extra=TEXT)] | None = None

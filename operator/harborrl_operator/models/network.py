@@ -31,7 +31,8 @@ class NetworkSpec(Model):
 
     egress: Annotated[list[EgressRule], Field(max_length=32)] = Field(default_factory=list)
     """Where trainer pods may connect to, for example W&B or a model hub. Default none: they reach nothing outside the
-    job, so such a service must be named here or in the chart. A change takes effect at once."""
+    job, so such a service must be named here or in the chart. A change takes effect at once while no other edit
+    waits for the next attempt."""
 
 
 def _usual_dns() -> Peers:

@@ -6,6 +6,9 @@ from typing import Any, Self
 
 from harborrl_operator.models.network import NetworkSettings
 
+NO_IMAGE = ("miles_image", "tools_image")
+"""Settings in which empty says that there is none."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -18,6 +21,8 @@ class Settings:
     """Image of engine miles: Miles' own, of the documented date. Empty: jobs have to name one in `trainer.image`."""
     sandbox_image: str = "localhost/harborrl/base:dev"
     """Image of tasks that name none when the job gives no template either."""
+    tools_image: str = "localhost/harborrl/agent-tools:dev"
+    """Bundle for agents that need more in a sandbox than a shell, in jobs that name none; empty: none."""
     image_pull_policy: str = "IfNotPresent"
     sandbox_namespace: str = "harborrl-sandboxes"
     default_claim: str = "harborrl-data"
@@ -25,6 +30,8 @@ class Settings:
     operator_namespace: str = "harborrl-system"
     network: NetworkSettings = field(default_factory=NetworkSettings)
     """NetworkPolicies of all jobs."""
+    agent_sandbox: bool = False
+    """Whether jobs may claim sandboxes of kubernetes-sigs/agent-sandbox: the chart gives the rights for it."""
     gang_scheduler: str = ""
     """Batch scheduler that KubeRay was started with, which places all pods of a RayCluster or none; empty: none."""
     watch_namespaces: str = ""
@@ -42,12 +49,14 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Reads `HARBORRL_<FIELD>`, of which the network is JSON; an empty value counts as absent.
+        """Reads `HARBORRL_<FIELD>`, of which the network is JSON; an empty value counts as absent, but for `NO_IMAGE`.
 
         Raises ValueError when the network is not what the chart's values allow.
         """
-        texts = {name: environment.get(f"HARBORRL_{name.upper()}", "") for name in cls.__dataclass_fields__}
-        values: dict[str, Any] = {name: value for name, value in texts.items() if value}
+        given = {name: environment.get(f"HARBORRL_{name.upper()}") for name in cls.__dataclass_fields__}
+        values: dict[str, Any] = {name: value for name, value in given.items() if value}
+        values |= {name: "" for name in NO_IMAGE if given[name] == ""}
+        values["agent_sandbox"] = given["agent_sandbox"] == "true"
         if "network" in values:
             values["network"] = NetworkSettings.model_validate_json(values["network"])
         return cls(**values)

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harborrl_operator.models.agent_server import AgentServerSpec, DnsLabel, RolloutSpec
+from harborrl_operator.models.agent_server import AgentServerSpec, RolloutSpec
 from harborrl_operator.models.base import PLACE, TEXT, WITHIN, Model, Path, Seconds, nested
 from harborrl_operator.models.network import NetworkSpec
+from harborrl_operator.models.sandbox import DnsLabel
 from harborrl_operator.models.trainer import TrainerSpec
 
 ROLES = ("models", "tasks", "checkpoints", "traces", "trials")
@@ -138,7 +139,7 @@ class JobSpec(Model):
     """Release everything and keep the state; set back to false to go on from the newest checkpoint."""
     queue_name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None = None
     """Kueue LocalQueue of this namespace. Unset: no queueing, unless the namespace has a LocalQueue called `default`;
-    `nodes > 1` then needs `trainer.allowPartialStart`."""
+    `nodes > 1` then needs the chart's `defaults.gangScheduler` or `trainer.allowPartialStart`."""
     workload_priority_class: (
         Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)] | None
     ) = None
@@ -169,7 +170,7 @@ class JobSpec(Model):
     retries: RetrySpec = nested(RetrySpec)
     """How often a failed attempt is followed by another."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
-    """Longest time from admission to the end, suspended, queued and refused time excluded; then the job
+    """Longest time from the first attempt to the end, suspended, queued and refused time excluded; then the job
     fails. Unset: none."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
     """Delete the finished job after this time, and with it whatever `retries.keepClusterSeconds` still keeps; volumes

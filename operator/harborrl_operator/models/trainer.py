@@ -117,7 +117,8 @@ class TrainerSpec(Model):
     image: Image | None = None
     """Trainer image. Unset: the operator's default for the engine."""
     nodes: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Trainer pods; the first is the Ray head. Above 1 needs `queueName` or `allowPartialStart`."""
+    """Trainer pods; the first is the Ray head. Above 1 needs `queueName`, the chart's `defaults.gangScheduler`, or
+    `allowPartialStart`."""
     gpus_per_node: Annotated[int, Field(ge=0, le=64)] | None = None
     """GPUs a pod. Unset: 8 for miles; 0 for native, which trains on CPUs and takes no other value."""
     gpu_product: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=63)] | None = (
@@ -161,7 +162,8 @@ class TrainerSpec(Model):
     alone.
     """
     start_deadline_seconds: Seconds = 1800
-    """Longest time from the first start of an attempt to a running trainer, queueing excluded; then the job fails."""
+    """Longest time from the first start of an attempt to a running trainer, queueing excluded; then a job of which
+    nothing ever ran fails, and any other loses the attempt."""
     resources: Resources | None = None
     """Requests and limits of each trainer pod, GPUs excepted. Unset: none, so give memory on shared nodes."""
     allow_partial_start: bool = False

@@ -8,7 +8,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from harborrl_operator.constants import AGENT_PORT, GROUP, LABEL_AGENT_VERSION, LABEL_JOB_UID, LABEL_ROLE, Role
+from harborrl_operator.constants import (
+    AGENT_PORT,
+    GATEWAY_PORT,
+    GROUP,
+    LABEL_AGENT_VERSION,
+    LABEL_JOB_UID,
+    LABEL_ROLE,
+    Role,
+)
 from harborrl_operator.names import AGENT_SERVER_ACCOUNT
 from harborrl_operator.observed import Object
 from harborrl_operator.resolve import MOUNTS, ResolvedJob
@@ -37,6 +45,9 @@ LEAVING_SECONDS = 60
 busy node."""
 
 VERSION_LENGTH = 8
+
+START_CONCURRENCY = 16
+"""The server's own default."""
 
 
 def deployment(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any]:
@@ -87,7 +98,7 @@ def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any
                 "command": ["python", "-m", "harborrl_agent_server"],
                 "args": _flags(job),
                 "env": _environment(job),
-                "ports": _ports(server.dashboard_port),
+                "ports": _ports(job),
                 "resources": resources(server.resources),
                 "securityContext": container_security(),
                 "startupProbe": _probe("/health", periodSeconds=2, failureThreshold=90),
@@ -104,9 +115,15 @@ def _pod(job: ResolvedJob, claims: Mapping[str, Object | None]) -> dict[str, Any
     return {**pod, "affinity": affinity} if affinity else pod
 
 
-def _ports(dashboard: int) -> list[dict[str, Any]]:
-    ports = [{"name": "http", "containerPort": AGENT_PORT}]
-    return [*ports, {"name": "dashboard", "containerPort": dashboard}] if dashboard else ports
+def _ports(job: ResolvedJob) -> list[dict[str, Any]]:
+    """The gateway's is the pod's own, reached by its address: a trial's token is known to one server alone."""
+    dashboard = job.spec.agent_server.dashboard_port
+    wanted = {
+        "http": AGENT_PORT,
+        **({"gateway": GATEWAY_PORT} if job.needs_gateway else {}),
+        **({"dashboard": dashboard} if dashboard else {}),
+    }
+    return [{"name": name, "containerPort": port} for name, port in wanted.items()]
 
 
 def _flags(job: ResolvedJob) -> list[str]:
@@ -115,6 +132,7 @@ def _flags(job: ResolvedJob) -> list[str]:
         "--host": "0.0.0.0",  # noqa: S104 - the pod's own network, reached through its Service
         "--port": AGENT_PORT,
         "--dashboard-port": server.dashboard_port,
+        "--gateway-port": GATEWAY_PORT,
         "--max-concurrent": job.max_concurrent,
         "--agent-timeout": server.agent_timeout_seconds,
         "--trials-dir": f"{MOUNTS['trials']}/{job.job.names.run_path}/harbor",
@@ -125,13 +143,20 @@ def _flags(job: ResolvedJob) -> list[str]:
         "--drain-period": job.spec.rollout.agent_trial_timeout_seconds,
         "--agent-name": server.agent_name,
         "--agent-kwargs": _compact(server.agent_kwargs),
+        "--allowed-agents": ",".join(job.allowed_agents),
         "--sandbox": job.sandbox["backend"],
         "--sandbox-namespace": job.sandbox["namespace"],
         "--sandbox-image": job.settings.sandbox_image,
         "--sandbox-config": _compact(job.sandbox),
     }
-    if server.reward_key:
-        values["--reward-key"] = server.reward_key
+    told_when_set = {
+        "--reward-key": (server.reward_key, None),
+        # Both engines name their session servers by the Service.
+        "--allowed-model-hosts": (None if job.own_client else job.trainer_host, None),
+        "--workers": (server.workers, 1),
+        "--start-concurrency": (server.start_concurrency, START_CONCURRENCY),
+    }
+    values |= {flag: value for flag, (value, default) in told_when_set.items() if value != default}
     # The kubelet expands $(VAR) in arguments and reads $$ as $: a prompt or a secret's name is neither.
     return [word for flag, value in values.items() for word in (flag, str(value).replace("$", "$$"))]
 
@@ -145,6 +170,7 @@ def _environment(job: ResolvedJob) -> list[dict[str, Any]]:
         # By reference: the name holds the hash of the template.
         {"name": "HARBORRL_DEPLOYMENT", "valueFrom": field_ref(f"metadata.annotations['{ANNOTATION_DEPLOYMENT}']")},
         *pod_identity(),
+        {"name": "POD_IP", "valueFrom": field_ref("status.podIP")},
     ]
     return with_admin_secret(job, out)
 

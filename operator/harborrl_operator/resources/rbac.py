@@ -77,6 +77,16 @@ def rights_in(job: HarborRLJob) -> tuple[Right, ...]:
     return (*made, *(("ServiceAccount", name) for name in accounts))
 
 
+def first_rights_in(job: HarborRLJob) -> tuple[Right, ...]:
+    """What the first pods need: the accounts of agent server and preflight, and what the former may do."""
+    first = (
+        ("RoleBinding", AGENT_SERVER_ACCOUNT),
+        ("ServiceAccount", TRAINER_ACCOUNT),
+        ("ServiceAccount", AGENT_SERVER_ACCOUNT),
+    )
+    return tuple(right for right in rights_in(job) if right in first)
+
+
 def _trainer_binding(account: str) -> str:
     return account if account == TRAINER_ACCOUNT else f"{TRAINER_ACCOUNT}-{account}"
 

@@ -15,6 +15,7 @@ from typing import Any
 from harborrl_trainer import prompts
 from harborrl_trainer.job import JobDocument, Sandbox
 from harborrl_trainer.preflight.findings import Finding, Outcome, refuse, some
+from harborrl_trainer.preflight.task_fields import section, unsupported_fields
 
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(
@@ -28,8 +29,6 @@ _SUFFIXES = {
     },
     **{f"{letter}i": Decimal(1024) ** (power + 1) for power, letter in enumerate("KMGTPE")},
 }
-_BARE_AGENTS = ("bash", "nop", "oracle")
-"""Agents that know neither MCP servers nor skills."""
 
 type Amounts = Mapping[str, Decimal]
 
@@ -52,7 +51,7 @@ def check_sandboxes(job: JobDocument, tasks: Iterable[Path]) -> Outcome:
         task = _read(directory)
         if problem := image_problem(directory, task, sandbox, job.agent_server.sandbox_image):
             unresolved.append(f"{directory.name} ({problem})")
-        if names := unsupported_fields(directory, task, job.agent_server.agent_name):
+        if names := unsupported_fields(directory, task, sandbox):
             unsupported.append(f"{directory.name} ({', '.join(names)})")
         asked = wanted_by(task, sandbox)
         wanted.append(asked)
@@ -93,8 +92,8 @@ def _read(directory: Path) -> dict[str, Any]:
 
 def image_problem(directory: Path, task: Mapping[str, Any], sandbox: Sandbox, fallback: str | None) -> str:
     """Empty when the task's image has a name that a kubelet can pull."""
-    own, images = _section(task, "environment").get("docker_image"), sandbox.images
-    name = str(_section(task, "task").get("name") or directory.name)
+    own, images = section(task, "environment").get("docker_image"), sandbox.images
+    name = str(section(task, "task").get("name") or directory.name)
     if own:
         image = images.map.get(str(own), str(own))
     else:
@@ -110,31 +109,9 @@ def image_problem(directory: Path, task: Mapping[str, Any], sandbox: Sandbox, fa
     return "" if _IMAGE.fullmatch(image) else f"{image[:80]!r} is no image name"
 
 
-def unsupported_fields(directory: Path, task: Mapping[str, Any], agent: str) -> list[str]:
-    """Names of the fields by which a task asks for what a sandbox pod of ours does not offer."""
-    environment, verifier = _section(task, "environment"), _section(task, "verifier")
-    own = _section(verifier, "environment")
-    places = (("environment", environment), ("verifier.environment", own))
-    found = [f"{place}.os" for place, part in places if str(part.get("os", "linux")).lower() != "linux"]
-    found += [f"{place}.{name}" for place, part in places for name in ("tpu", "gpu_types") if part.get(name)]
-    phases = (*places, ("agent", _section(task, "agent")), ("verifier", verifier))
-    found += [f"{place}.network_mode" for place, part in phases if part.get("network_mode") == "allowlist"]
-    mode = environment.get("network_mode") or _old_mode(environment)
-    found += [f"{place}.network_mode" for place, part in phases[2:] if part.get("network_mode") not in (None, mode)]
-    if agent in _BARE_AGENTS:
-        found += [f"environment.{name}" for name in ("mcp_servers", "skills_dir") if environment.get(name)]
-    if any((directory / "environment" / f"docker-compose.{end}").is_file() for end in ("yaml", "yml")):
-        found.append("environment/docker-compose.yaml")
-    return list(dict.fromkeys(found))
-
-
-def _old_mode(environment: Mapping[str, Any]) -> str:
-    return "no-network" if environment.get("allow_internet") is False else "public"
-
-
 def wanted_by(task: Mapping[str, Any], sandbox: Sandbox) -> Wanted:
     """Requests and limits of the task's container. A limit without a request is a request, as for the API server."""
-    environment = _section(task, "environment")
+    environment = section(task, "environment")
     own = {
         "cpu": _amount(environment.get("cpus")),
         "memory": _mebibytes(environment.get("memory_mb"), environment.get("memory")),
@@ -209,8 +186,3 @@ def _mebibytes(number: Any, old: Any) -> Decimal | None:
         return None
     mebibytes = float(match[1]) * {"K": 1 / 1024, "M": 1, "G": 1024}[match[2]]
     return Decimal(int(mebibytes)) * 1024**2
-
-
-def _section(task: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = task.get(name)
-    return part if isinstance(part, dict) else {}

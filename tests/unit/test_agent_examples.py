@@ -1,0 +1,41 @@
+"""The examples of agents and sandboxes are admitted by the operator, as `harborrl validate` judges it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harborrl_cli.validation.jobs import Assumed, judge
+from harborrl_operator.models import parse_job
+from harborrl_operator.resolve import ResolvedJob, resolve
+from support import hrl
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples/agents"
+EXAMPLES = sorted(FOLDER.glob("*.yaml"))
+
+
+def manifest(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    return found
+
+
+def resolved(name: str) -> ResolvedJob:
+    made = manifest(name)
+    return resolve(
+        parse_job({**made, "metadata": {"namespace": "research", "uid": "u", **made["metadata"]}}), hrl.SETTINGS
+    )
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_admitted_without_a_remark(example: Path) -> None:
+    judged = judge(manifest(example.stem), Assumed())
+    assert [(one.severity, one.path, one.message) for one in judged.findings] == []
+
+
+def test_one_needs_the_gateway_and_the_tools_and_the_other_keeps_pods_warm() -> None:
+    inside, warm = resolved("mini-swe-agent"), resolved("warm-pool")
+    assert (inside.needs_gateway, warm.needs_gateway) == (True, False)
+    assert inside.sandbox["tools"]["image"]
+    assert warm.sandbox["warmPool"] == {"size": 4, "images": 1}
+    assert {example.stem for example in EXAMPLES} == {"mini-swe-agent", "warm-pool"}
