@@ -59,6 +59,7 @@ class LocalSandbox(ShellSandbox):
         self._base: Path | None = None
         self._holder: asyncio.subprocess.Process | None = None
         self._first_pid = 0
+        self._own_spawner: Spawner | None = None
 
     @staticmethod
     @override
@@ -145,9 +146,11 @@ class LocalSandbox(ShellSandbox):
         return code
 
     def _spawner(self) -> Spawner:
-        if not isinstance(self.scope.provider, LocalProvider):
-            raise TypeError("a local sandbox needs the provider of local sandboxes")
-        return self.scope.provider.spawner
+        """The server's; one of its own where the class was chosen by its import path."""
+        if isinstance(self.scope.provider, LocalProvider):
+            return self.scope.provider.spawner
+        self._own_spawner = self._own_spawner or Spawner(ENVIRONMENT)
+        return self._own_spawner
 
     async def holder_ended(self) -> None:
         """Returns when the sandbox's first process is gone."""
@@ -160,6 +163,8 @@ class LocalSandbox(ShellSandbox):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._holder.pid, 9)
             await self._holder.wait()
+        if self._own_spawner is not None:
+            await self._own_spawner.close()
         if self._base is not None:
             shutil.rmtree(self._base, ignore_errors=True)
 
