@@ -123,7 +123,7 @@ class SandboxApi(Cluster):
 
     @override
     async def exec_socket(
-        self, namespace: str, pod: str, argv: Sequence[str], *, stdin: bool, protocol: str
+        self, namespace: str, pod: str, argv: Sequence[str], *, container: str, stdin: bool, protocol: str
     ) -> aiohttp.ClientWebSocketResponse:
         return cast("aiohttp.ClientWebSocketResponse", Socket(self.answer(pod, list(argv))))
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes import probing
-from harborrl_agent_server.sandboxes.allocating import Allocation, Patience
+from harborrl_agent_server.sandboxes.allocating import Allocator, ColdAllocator, Patience, Warmth
 from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
@@ -49,6 +49,7 @@ class KubernetesProvider:
         self._exec: PodExec | None = None
         self._network: ClusterNetwork | None = None
         self._watch: PodWatch | None = None
+        self._allocator: Allocator | None = None
         self._anchors: Anchors | None = None
         self._belonging: Belonging | None = None
 
@@ -76,6 +77,10 @@ class KubernetesProvider:
     @property
     def watch(self) -> PodWatch:
         return opened(self._watch)
+
+    @property
+    def allocator(self) -> Allocator:
+        return opened(self._allocator)
 
     @property
     def anchor(self) -> Anchor:
@@ -109,6 +114,8 @@ class KubernetesProvider:
         self._network = ClusterNetwork(cluster, self.namespace, self.labels, anchor, self.enforcement)
         await self._network.open(selector)
         self._watch.start()
+        self._allocator = ColdAllocator(self)
+        await self._allocator.open()
         if image := self.settings.sandbox_image:
             self.enforcement.begin(image)
 
@@ -128,13 +135,17 @@ class KubernetesProvider:
 
     async def close(self) -> None:
         await self.enforcement.close()
+        if self._allocator is not None:
+            await self._allocator.close()
         if self._watch is not None:
             await self._watch.close()
         if self._anchors is not None:
             await self._anchors.remove(with_job=await self.standing() is Standing.ORPHANED)
         if self._cluster is not None:
             await self._cluster.close()
-        self._watch = self._anchors = self._belonging = self._exec = self._network = self._cluster = None
+        self._allocator = self._watch = self._anchors = self._belonging = self._exec = self._network = self._cluster = (
+            None
+        )
 
     async def standing(self) -> Standing:
         return await self._belonging.standing() if self._belonging is not None else Standing.UNKNOWN
@@ -152,9 +163,8 @@ class KubernetesProvider:
             self.watch.forget(name)
         return taken
 
-    def allocation(self, manifest: dict[str, Any]) -> Allocation:
-        view = self.watch.expect(manifest["metadata"]["name"])
-        return Allocation(self.cluster, self.pods_path, view, manifest, self.patience)
+    def warmth(self) -> Warmth:
+        return self.allocator.warmth()
 
     def probe_pod(self, name: str, labels: dict[str, str], image: str) -> dict[str, Any]:
         return sandbox_pod(
@@ -164,7 +174,6 @@ class KubernetesProvider:
             owner=self.anchor.owner(),
             image=image,
             resources=probing.RESOURCES,
-            env={},
             life_s=LIFE_MARGIN_SECONDS,
             config=self.config,
         )

@@ -128,7 +128,6 @@ def sandbox_pod(
     owner: dict[str, Any],
     image: str,
     resources: dict[str, dict[str, str]],
-    env: dict[str, str],
     life_s: float,
     config: SandboxConfig,
     extra: Mapping[str, Any] | None = None,
@@ -139,7 +138,7 @@ def sandbox_pod(
     even when every server of ours is dead. `extra`: further fields of the pod's spec.
     """
     spec = {
-        "containers": [_container(image, resources, env)],
+        "containers": [_container(image, resources)],
         **ALONE,
         "activeDeadlineSeconds": int(life_s),
         "nodeSelector": config.node_selector,
@@ -164,13 +163,12 @@ def sandbox_pod(
     }
 
 
-def _container(image: str, resources: dict[str, dict[str, str]], env: dict[str, str]) -> dict[str, Any]:
+def _container(image: str, resources: dict[str, dict[str, str]]) -> dict[str, Any]:
     return {
         "name": "main",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": [commands.SHELL, "-c", commands.IDLE],
-        "env": [{"name": key, "value": value} for key, value in env.items()],
         "resources": resources,
         "securityContext": CONTEXT,
     }
