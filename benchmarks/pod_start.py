@@ -93,6 +93,7 @@ async def measure(kind: str, count: int, options: argparse.Namespace) -> list[di
 async def started(folder: Path, options: argparse.Namespace, config: Mapping[str, Any]) -> tuple[Any, str]:
     flags = ["--port", "0", "--trials-dir", str(folder / "trials"), "--sandbox-namespace", options.namespace]
     flags += ["--sandbox-image", options.image, "--sandbox-config", json.dumps(config)]
+    flags += ["--allowed-model-hosts", "127.0.0.0/8"]
     env = {**os.environ, "HARBOR_TASKS_DIR": str(folder / "tasks")}
     argv = (sys.executable, "-m", "harborrl_agent_server", *flags)
     server = await asyncio.create_subprocess_exec(*argv, env=env, stderr=asyncio.subprocess.PIPE)

@@ -105,6 +105,15 @@ class FlushResponse(BaseModel):
     """Other servers of the job that may run trials of these sessions and did not answer."""
 
 
+class Warm(BaseModel):
+    """Of sandboxes that can be ready before a trial asks for one."""
+
+    ready: int
+    starting: int
+    warm_starts: int
+    cold_starts: int
+
+
 class Health(BaseModel):
     status: str
     version: str
@@ -118,3 +127,5 @@ class Health(BaseModel):
     outcomes: dict[str, int]
     network_policies: str = "not used"
     """Whether restricted sandboxes are known to be cut off; `not used` where sandboxes are no pods."""
+    warm: Warm | None = None
+    """None where every sandbox is made for its trial."""

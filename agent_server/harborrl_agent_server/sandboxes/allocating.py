@@ -14,6 +14,7 @@ from harborrl_agent_server.sandboxes.pods import State, Verdict, judge
 from harborrl_agent_server.sandboxes.reasons import advice, told
 from harborrl_agent_server.sandboxes.refusals import refusal_of
 from harborrl_agent_server.sandboxes.watch import PodView, PodWatch
+from harborrl_agent_server.warmth import Warmth
 
 LOG = logging.getLogger(__name__)
 
@@ -70,18 +71,8 @@ class Allocator(Protocol):
     def ask(self, manifest: dict[str, Any], prepare: str) -> Lease:
         """`manifest`: the pod as it would be created for the trial. `prepare`: the shell text that it needs run."""
 
-    def warmth(self) -> "Warmth":
+    def warmth(self) -> Warmth:
         """What was started how, and what waits."""
-
-
-@dataclass(frozen=True)
-class Warmth:
-    ready: int = 0
-    """Pods that wait for a trial."""
-    starting: int = 0
-    warm_starts: int = 0
-    """Trials' pods that were running when they were asked for, since the server began."""
-    cold_starts: int = 0
 
 
 class Ground(Protocol):

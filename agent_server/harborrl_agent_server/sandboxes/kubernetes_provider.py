@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes import probing
-from harborrl_agent_server.sandboxes.allocating import Allocator, ColdAllocator, Patience, Warmth
+from harborrl_agent_server.sandboxes.allocating import Allocator, ColdAllocator, Patience
 from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
@@ -22,9 +22,12 @@ from harborrl_agent_server.sandboxes.pods import labels_for, sandbox_pod
 from harborrl_agent_server.sandboxes.policies import removed
 from harborrl_agent_server.sandboxes.probe import Finding
 from harborrl_agent_server.sandboxes.standing import ASK_SECONDS, Belonging
+from harborrl_agent_server.sandboxes.warm_leases import WarmAllocator
+from harborrl_agent_server.sandboxes.warm_plan import Rules
 from harborrl_agent_server.sandboxes.watch import PodWatch
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.warmth import Warmth
 
 LOG = logging.getLogger(__name__)
 
@@ -114,7 +117,7 @@ class KubernetesProvider:
         self._network = ClusterNetwork(cluster, self.namespace, self.labels, anchor, self.enforcement)
         await self._network.open(selector)
         self._watch.start()
-        self._allocator = ColdAllocator(self)
+        self._allocator = self._chosen()
         await self._allocator.open()
         if image := self.settings.sandbox_image:
             self.enforcement.begin(image)
@@ -163,6 +166,12 @@ class KubernetesProvider:
             self.watch.forget(name)
         return taken
 
+    def _chosen(self) -> Allocator:
+        pool = self.config.warm_pool
+        if pool.size:
+            return WarmAllocator(self, Rules(pool.size, pool.images), self.settings.max_concurrent)
+        return ColdAllocator(self)
+
     def warmth(self) -> Warmth:
         return self.allocator.warmth()
 
@@ -180,6 +189,9 @@ class KubernetesProvider:
 
     async def _probe(self, image: str) -> Finding:
         return await probing.probe(self, f"sb-probe-{uuid4().hex[:10]}", image)
+
+    async def cool(self) -> None:
+        await self.allocator.close()
 
     def life_s(self) -> float:
         return self.config.timeout_seconds or self.settings.budgets.total() + LIFE_MARGIN_SECONDS
