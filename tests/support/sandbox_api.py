@@ -91,6 +91,11 @@ class SandboxApi(Cluster):
             return gone
         return self.objects[path]
 
+    def change(self, name: str, **status: Any) -> None:
+        """What the kubelet does to a pod."""
+        path = next(path for path in self.objects if path.endswith(f"/pods/{name}"))
+        self._patch(path, {"status": status})
+
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         where = f"{path}/{body['metadata']['name']}"
         if where in self.objects:
@@ -103,6 +108,10 @@ class SandboxApi(Cluster):
         return thing
 
     def _patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        meta = self.objects[path]["metadata"]
+        for name, wanted in body.get("metadata", {}).items():
+            if name in {"uid", "resourceVersion"} and wanted != meta[name]:
+                raise KubeError(409, "Conflict", f"{name} of {path} is {meta[name]}")
         self.objects[path] = merge_patched(self.objects[path], body)
         self._tell("MODIFIED", path, self.objects[path])
         return self.objects[path]

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from harborrl_agent_server.bounded import finish, keep
-from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError
+from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxStartError, SandboxTransportError
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.allocating import ColdLease, Ground, Patience, Pod, obtained
 from harborrl_agent_server.sandboxes.cluster import KubeError, KubeUnreachableError
@@ -197,7 +197,7 @@ class WarmPool:
         try:
             pod = await obtained(kept.lease, START_SECONDS)
             kept.pod = await self._prepared(pod, recipe.prepare)
-        except (SandboxStartError, SandboxLostError, SandboxTransportError) as error:
+        except (*SANDBOX_FAULTS, KubeError, KubeUnreachableError) as error:
             LOG.info("warm pod %s did not start: %s", kept.name, error)
             recipe.paused_until = self._clock() + PAUSE_SECONDS
         else:
