@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes import probing
-from harborrl_agent_server.sandboxes.allocating import Allocator, ColdAllocator, Patience
+from harborrl_agent_server.sandboxes.allocating import Allocator, Patience
 from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
+from harborrl_agent_server.sandboxes.creating import ColdAllocator
 from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.sandboxes.pod_exec import PodExec

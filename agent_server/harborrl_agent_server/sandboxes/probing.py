@@ -7,9 +7,10 @@ from typing import Any, Protocol
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError
 from harborrl_agent_server.sandboxes import network
-from harborrl_agent_server.sandboxes.allocating import ColdLease, Pod, obtained
 from harborrl_agent_server.sandboxes.allocating import Ground as PodGround
+from harborrl_agent_server.sandboxes.allocating import Pod, obtained
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
+from harborrl_agent_server.sandboxes.creating import ColdLease
 from harborrl_agent_server.sandboxes.policies import OwnPolicy
 from harborrl_agent_server.sandboxes.probe import EVERYWHERE, Finding, Proof, judged
 from harborrl_agent_server.sandboxes.tries import FOLLOW_SECONDS, NoToolError, reached, until_cut, until_open

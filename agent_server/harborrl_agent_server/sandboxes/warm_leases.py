@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 from harborrl_agent_server.bounded import keep
-from harborrl_agent_server.sandboxes.allocating import NOT_ASKED, ColdLease, Ground, Lease, Pod
+from harborrl_agent_server.sandboxes.allocating import NOT_ASKED, Ground, Lease, Pod
+from harborrl_agent_server.sandboxes.creating import ColdLease
 from harborrl_agent_server.sandboxes.pods import Verdict
 from harborrl_agent_server.sandboxes.warm_plan import Rules, Stage, key_of, poolable, taking
 from harborrl_agent_server.sandboxes.warm_pool import WarmPool

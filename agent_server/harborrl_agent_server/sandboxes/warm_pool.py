@@ -5,18 +5,15 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from harborrl_agent_server.bounded import finish, keep
-from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxStartError, SandboxTransportError
-from harborrl_agent_server.sandboxes import commands
-from harborrl_agent_server.sandboxes.allocating import ColdLease, Ground, Patience, Pod, obtained
+from harborrl_agent_server.errors import SANDBOX_FAULTS
+from harborrl_agent_server.sandboxes.allocating import Ground, Patience, Pod, obtained
 from harborrl_agent_server.sandboxes.cluster import KubeError, KubeUnreachableError
+from harborrl_agent_server.sandboxes.creating import ColdLease
 from harborrl_agent_server.sandboxes.pod_exec import lost
-from harborrl_agent_server.sandboxes.pods import State, judge
-from harborrl_agent_server.sandboxes.streams import Capture
 from harborrl_agent_server.sandboxes.warm_plan import (
     Rules,
     Shelf,
@@ -26,6 +23,7 @@ from harborrl_agent_server.sandboxes.warm_plan import (
     decide,
     warm_manifest,
 )
+from harborrl_agent_server.sandboxes.warm_pods import Kept, Recipe, prepared, taken
 
 LOG = logging.getLogger(__name__)
 
@@ -33,7 +31,6 @@ LOOK_SECONDS = 5.0
 """Between two plans that nothing but time has called for: ages, idle images, pauses."""
 
 START_SECONDS = 600.0
-PREPARE_SECONDS = 10.0
 
 PAUSE_SECONDS = 60.0
 """After a warm pod that did not start. Trials of that image start cold meanwhile, and say what is wrong with it."""
@@ -42,31 +39,6 @@ PRESSED_SECONDS = 30.0
 """For how long the pool makes room after a trial could not be placed."""
 
 CLOSE_SECONDS = 15.0
-
-TAKE_ATTEMPTS = 3
-
-
-@dataclass
-class Recipe:
-    """How pods of one key are made."""
-
-    manifest: dict[str, Any]
-    prepare: str
-    used: float
-    paused_until: float = float("-inf")
-
-
-@dataclass
-class Kept:
-    """One pod of the pool."""
-
-    name: str
-    key: str
-    lease: ColdLease
-    born: float
-    stage: Stage = Stage.STARTING
-    pod: Pod | None = None
-    raising: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
 class WarmPool:
@@ -131,31 +103,10 @@ class WarmPool:
             self._changed.set()
             if oldest.raising is not None:
                 oldest.raising.cancel()
-            if oldest.pod is not None and await self._relabelled(oldest.pod, labels):
+            if oldest.pod is not None and await taken(self._ground, oldest.pod, labels):
                 return oldest.pod
             LOG.info("warm pod %s could not be taken; it goes", oldest.name)
             self._remove(oldest)
-
-    async def _relabelled(self, pod: Pod, labels: dict[str, str | None]) -> bool:
-        """Take it on condition that it is what we last saw: a pod that somebody deletes meanwhile is not taken."""
-        path = f"{self._ground.pods_path}/{pod.name}"
-        seen = pod.view.pod or {}
-        for _ in range(TAKE_ATTEMPTS):
-            if pod.view.gone or judge(seen).state is not State.READY:
-                return False
-            meta = {"uid": pod.uid, "resourceVersion": seen["metadata"]["resourceVersion"], "labels": labels}
-            try:
-                await self._ground.cluster.request("PATCH", path, body={"metadata": meta})
-            except KubeUnreachableError:
-                return False
-            except KubeError as error:
-                if error.status != 409:
-                    return False
-                with contextlib.suppress(KubeError, KubeUnreachableError):
-                    seen = await self._ground.cluster.request("GET", path)
-            else:
-                return True
-        return False
 
     async def _keep_planning(self) -> None:
         while True:
@@ -196,7 +147,7 @@ class WarmPool:
         """Start a pod, and watch over it until it is taken or lost."""
         try:
             pod = await obtained(kept.lease, START_SECONDS)
-            kept.pod = await self._prepared(pod, recipe.prepare)
+            kept.pod = await prepared(self._ground, pod, recipe.prepare)
         except (*SANDBOX_FAULTS, KubeError, KubeUnreachableError) as error:
             LOG.info("warm pod %s did not start: %s", kept.name, error)
             recipe.paused_until = self._clock() + PAUSE_SECONDS
@@ -206,18 +157,6 @@ class WarmPool:
             LOG.info("warm pod %s was lost: %s", kept.name, (await lost(pod.view)).reason)
         kept.stage = Stage.DEAD
         self._changed.set()
-
-    async def _prepared(self, pod: Pod, prepare: str) -> Pod:
-        said = Capture(4096)
-        argv = [commands.SHELL, "-c", prepare]
-        try:
-            async with asyncio.timeout(PREPARE_SECONDS):
-                code = await self._ground.exec.stream(pod, argv, stdin=None, stdout=said, stderr=said)
-        except TimeoutError as error:
-            raise SandboxTransportError(f"no answer from {pod.name} within {PREPARE_SECONDS:.0f} s") from error
-        if code:
-            raise SandboxStartError("ImageUnusable", f"{said.text().strip()}; {commands.NEEDS}")
-        return Pod(pod.name, pod.uid, pod.view, pod.container, prepared=prepare)
 
     def _remove(self, kept: Kept) -> None:
         self._pods.pop(kept.name, None)
