@@ -61,8 +61,11 @@ class Allocator(Protocol):
     async def open(self) -> None:
         """Check what can be checked; raises `StartupError`."""
 
+    async def cool(self) -> None:
+        """Remove what no trial holds, and keep nothing ready any more."""
+
     async def close(self) -> None:
-        """Remove what no trial holds."""
+        """As `cool`; no trial asks or holds anything any more."""
 
     def ask(self, manifest: dict[str, Any], prepare: str) -> Lease:
         """`manifest`: the pod as it would be created for the trial. `prepare`: the shell text that it needs run."""

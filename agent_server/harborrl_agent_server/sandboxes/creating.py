@@ -119,6 +119,9 @@ class ColdAllocator:
     async def open(self) -> None:
         """Nothing to check."""
 
+    async def cool(self) -> None:
+        """It keeps none."""
+
     async def close(self) -> None:
         """It keeps none."""
 

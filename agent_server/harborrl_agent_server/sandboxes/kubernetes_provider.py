@@ -13,6 +13,7 @@ from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes import probing
 from harborrl_agent_server.sandboxes.allocating import Allocator, Patience
 from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
+from harborrl_agent_server.sandboxes.claiming import ClaimAllocator
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
 from harborrl_agent_server.sandboxes.creating import ColdAllocator
@@ -169,6 +170,8 @@ class KubernetesProvider:
 
     def _chosen(self) -> Allocator:
         pool = self.config.warm_pool
+        if self.config.allocator == "agent-sandbox" and self.config.claims.template:
+            return ClaimAllocator(self, self.config.claims.template, pool.size)
         if pool.size:
             return WarmAllocator(self, Rules(pool.size, pool.images), self.settings.max_concurrent)
         return ColdAllocator(self)
@@ -192,7 +195,7 @@ class KubernetesProvider:
         return await probing.probe(self, f"sb-probe-{uuid4().hex[:10]}", image)
 
     async def cool(self) -> None:
-        await self.allocator.close()
+        await self.allocator.cool()
 
     def life_s(self) -> float:
         return self.config.timeout_seconds or self.settings.budgets.total() + LIFE_MARGIN_SECONDS

@@ -26,6 +26,9 @@ class WarmAllocator:
     async def open(self) -> None:
         self.pool.start()
 
+    async def cool(self) -> None:
+        await self.pool.close()
+
     async def close(self) -> None:
         await self.pool.close()
 
