@@ -19,8 +19,11 @@ from support.agent_http import eventually
 from support.sandbox_api import RUNNING, SandboxApi, provided, sandbox_of
 
 FULL = 'pods "x" is forbidden: exceeded quota: sandboxes'
-WAITING = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}
-DEAD = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 1}}}]}
+WAITING: dict[str, Any] = {
+    "phase": "Pending",
+    "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}],
+}
+DEAD: dict[str, Any] = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 1}}}]}
 
 
 @contextlib.asynccontextmanager
@@ -131,7 +134,8 @@ async def test_waiting_pods_are_given_up_for_a_trial_that_no_node_has_room_for(t
         sandbox = sandbox_of(provider, tmp_path, docker_image="other:1")
         start = asyncio.ensure_future(sandbox.start(force_build=False))
         await eventually(lambda: api.names("pods") == [sandbox.own_name])
-        api.change(sandbox.own_name, **RUNNING, conditions=None)
+        running: dict[str, Any] = RUNNING
+        api.change(sandbox.own_name, conditions=None, **running)
         await start
 
 
