@@ -165,8 +165,8 @@ def health_of(runs: Runs, settings: Settings) -> Health:
     )
 
 
-def warm_of(provider: SandboxProvider) -> Warm | None:
-    return Warm(**asdict(provider.warmth())) if isinstance(provider, KeepsWarm) else None
+def warm_of(provider: SandboxProvider) -> Warm:
+    return Warm(**asdict(provider.warmth())) if isinstance(provider, KeepsWarm) else Warm()
 
 
 def demand_bearer(settings: Settings, request: Request) -> None:

@@ -106,12 +106,12 @@ class FlushResponse(BaseModel):
 
 
 class Warm(BaseModel):
-    """Of sandboxes that can be ready before a trial asks for one."""
+    """Of sandboxes that can be ready before a trial asks for one; zeros where every sandbox is made for its trial."""
 
-    ready: int
-    starting: int
-    warm_starts: int
-    cold_starts: int
+    ready: int = 0
+    starting: int = 0
+    warm_starts: int = 0
+    cold_starts: int = 0
 
 
 class Health(BaseModel):
@@ -127,5 +127,4 @@ class Health(BaseModel):
     outcomes: dict[str, int]
     network_policies: str = "not used"
     """Whether restricted sandboxes are known to be cut off; `not used` where sandboxes are no pods."""
-    warm: Warm | None = None
-    """None where every sandbox is made for its trial."""
+    warm: Warm = Field(default_factory=Warm)

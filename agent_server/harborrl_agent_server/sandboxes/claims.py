@@ -101,20 +101,34 @@ def disagreements(template: Mapping[str, Any], manifest: Mapping[str, Any]) -> l
     """What the template fixes and the trial's pod would have otherwise, in words; empty: they agree."""
     made = template["spec"]["podTemplate"]
     fixed, wanted = made["spec"], manifest["spec"]
-    container, asked = fixed["containers"][0], wanted["containers"][0]
-    found = (
-        [differs("image", container.get("image"), asked["image"])] if container.get("image") != asked["image"] else []
-    )
+    labels = (made.get("metadata") or {}).get("labels") or {}
+    network = manifest["metadata"]["labels"].get(LABEL)
+    return [
+        *_of_container(fixed["containers"][0], wanted["containers"][0]),
+        *_of_network(labels.get(LABEL), network),
+        *_of_placement(fixed, wanted),
+    ]
+
+
+def _of_container(container: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    found = []
+    if container.get("image") != asked["image"]:
+        found.append(differs("image", container.get("image"), asked["image"]))
     for kind in ("requests", "limits"):
         has = (container.get("resources") or {}).get(kind) or {}
         wants = (asked.get("resources") or {}).get(kind) or {}
         found += [differs(f"{kind}.{name}", has.get(name), amount) for name, amount in differing(has, wants)]
-    labels = (made.get("metadata") or {}).get("labels") or {}
-    network = manifest["metadata"]["labels"].get(LABEL)
-    if network not in (None, NO_NETWORK[LABEL]):
-        found.append("its network is restricted for the trial alone, which no template can be")
-    elif labels.get(LABEL) != network:
-        found.append(differs(f"label {LABEL}", labels.get(LABEL), network))
+    return found
+
+
+def _of_network(has: str | None, wants: str | None) -> list[str]:
+    if wants not in (None, NO_NETWORK[LABEL]):
+        return ["its network is restricted for the trial alone, which no template can be"]
+    return [] if has == wants else [differs(f"label {LABEL}", has, wants)]
+
+
+def _of_placement(fixed: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    found = []
     if (runtime := wanted.get("runtimeClassName")) not in (None, fixed.get("runtimeClassName")):
         found.append(differs("runtimeClassName", fixed.get("runtimeClassName"), runtime))
     nodes = fixed.get("nodeSelector") or {}
