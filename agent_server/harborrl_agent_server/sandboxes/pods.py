@@ -134,18 +134,17 @@ def sandbox_pod(
     owner: dict[str, Any],
     image: str,
     resources: dict[str, dict[str, str]],
-    env: dict[str, str],
     life_s: float,
     config: SandboxConfig,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Root inside the container, as task images and verifiers expect, and nothing of the cluster.
 
-    No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s`
-    even when every server of ours is dead. `extra`: further fields of the pod's spec.
+    No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s` even
+    when every server is dead. `extra`: further fields of the pod's spec.
     """
     spec = {
-        "containers": [_container(image, resources, env)],
+        "containers": [_container(image, resources)],
         **ALONE,
         "activeDeadlineSeconds": int(life_s),
         "nodeSelector": config.node_selector,
@@ -155,28 +154,24 @@ def sandbox_pod(
         "imagePullSecrets": [{"name": secret} for secret in config.images.pull_secrets],
         **(extra or {}),
     }
-    spec = {key: value for key, value in spec.items() if value not in (None, {}, [])}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": labels,
-            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
-            "ownerReferences": [owner],
-        },
-        "spec": held(merged(spec, config.pod_overrides)),
+    stated = {key: value for key, value in spec.items() if value not in (None, {}, [])}
+    meta = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels,
+        "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+        "ownerReferences": [owner],
     }
+    whole = held(merged(stated, config.pod_overrides))
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": whole}
 
 
-def _container(image: str, resources: dict[str, dict[str, str]], env: dict[str, str]) -> dict[str, Any]:
+def _container(image: str, resources: dict[str, dict[str, str]]) -> dict[str, Any]:
     return {
         "name": "main",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": [commands.SHELL, "-c", commands.IDLE],
-        "env": [{"name": key, "value": value} for key, value in env.items()],
         "resources": resources,
         "securityContext": CONTEXT,
     }

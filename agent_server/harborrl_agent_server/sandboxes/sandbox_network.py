@@ -45,13 +45,13 @@ class SandboxNetwork:
         if rules := self.reach.rules():
             await self._policy.write(self._ground.own_policy_manifest(self._name, rules))
 
-    async def switch(self, policy: NetworkPolicy, *, reaches: Try) -> None:
+    async def switch(self, policy: NetworkPolicy, *, pod: str, reaches: Try) -> None:
         """To that of another phase; returns when a narrower one is in force, as far as the sandbox can tell."""
         before, self.reach = self.reach, self._reach(policy)
         known = await reaches() if self.reach.restricted else None
         if rules := self.reach.rules():
             await self._policy.write(self._ground.own_policy_manifest(self._name, rules))
-        await self._ground.relabel(self._name, {network.LABEL: self.reach.labels().get(network.LABEL)})
+        await self._ground.relabel(pod, {network.LABEL: self.reach.labels().get(network.LABEL)})
         if before.rules() and not rules:
             await self._policy.remove()
         if known is not None and not self.reach.covers(known.rpartition(":")[0]):
