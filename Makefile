@@ -44,13 +44,13 @@ test-browser: .venv/ready  ## the agent server's dashboard in a real Chromium
 
 test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare
-	@$(PY) -m pytest -m "cluster and not (faults or kueue or gpus)"
+	@$(PY) -m pytest -m "cluster and not (faults or kueue or gpus or agent_sandbox)"
 
 test-cluster: may-start .venv/ready  ## every test on the real cluster, the long fault runs included
 	@$(PY) -m demo prepare
 	@$(PY) -m images build miles-shaped agent-tools
 	@$(PY) -m devcluster load localhost/harborrl/miles-shaped:dev localhost/harborrl/agent-tools:dev
-	@$(PY) -m devcluster up --with kueue --with kwok
+	@$(PY) -m devcluster up --with kueue --with kwok --with agent-sandbox
 	@$(PY) -m pytest -m cluster
 
 lint: .venv/ready  ## ruff: rules and format

@@ -28,7 +28,9 @@ app = typer.Typer(
 @app.command()
 def up(
     context: Annotated[str | None, typer.Option(help="Use this context of your kubeconfig instead.")] = None,
-    add: Annotated[list[str] | None, typer.Option("--with", help="Add `kueue` or `kwok` (nodes with GPUs).")] = None,
+    add: Annotated[
+        list[str] | None, typer.Option("--with", help="Add `kueue`, `kwok` (nodes with GPUs) or `agent-sandbox`.")
+    ] = None,
     remove: Annotated[list[str] | None, typer.Option("--without", help="Remove such an add-on.")] = None,
     kuberay: Annotated[str | None, typer.Option(help="KubeRay's version: 1.5.1 or 1.6.2.")] = None,
 ) -> None:

@@ -4,7 +4,7 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from devcluster import addons, bringup, components, extras, host, kueue, kwok, teardown
+from devcluster import addons, agentsandbox, bringup, components, extras, host, kueue, kwok, teardown
 from devcluster.choice import refuse_foreign_state
 from devcluster.controlplane import ensure_control_plane
 from devcluster.errors import CommandError, UnsuitableHostError
@@ -13,7 +13,7 @@ from devcluster.extras import Request
 from devcluster.gobuild import CONTROL_PLANE, KUBERAY_NAMESPACE, NODE, Binaries, ensure_binaries, go_command
 from devcluster.loading import load_image
 from devcluster.locks import exclusive
-from devcluster.modules import KUEUE, KWOK
+from devcluster.modules import AGENT_SANDBOX, KUEUE, KWOK
 from devcluster.nodeconfig import CNI_PLUGINS
 from devcluster.othernode import refuse_other_node
 from devcluster.ownextras import Place, kuberay_manifests, settle
@@ -25,7 +25,14 @@ from devcluster.settings import COREDNS_VERSION, NODE_NAME, Settings
 from devcluster.shell import run
 from devcluster.status import MemoryUse, Report, pod_memory, program_memory
 
-SYSTEM_NAMESPACES = ("kube-system", "local-path-storage", KUBERAY_NAMESPACE, kueue.NAMESPACE, kwok.NAMESPACE)
+SYSTEM_NAMESPACES = (
+    "kube-system",
+    "local-path-storage",
+    KUBERAY_NAMESPACE,
+    kueue.NAMESPACE,
+    kwok.NAMESPACE,
+    agentsandbox.NAMESPACE,
+)
 
 
 class OwnCluster:
@@ -113,7 +120,11 @@ class OwnCluster:
 
     def _versions(self) -> dict[str, str]:
         chosen = extras.recorded(self.settings.state)
-        pinned = {"kueue": ("Kueue", KUEUE.version), "kwok": ("kwok", KWOK.version)}
+        pinned = {
+            "kueue": ("Kueue", KUEUE.version),
+            "kwok": ("kwok", KWOK.version),
+            "agent-sandbox": ("agent-sandbox", AGENT_SANDBOX.version),
+        }
         added = dict(pinned[name] for name in chosen.names)
         return {"KubeRay": chosen.kuberay, "CoreDNS": COREDNS_VERSION, **added}
 

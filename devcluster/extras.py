@@ -9,7 +9,7 @@ from devcluster.errors import UnsuitableHostError
 from devcluster.processes import write_atomically
 from devcluster.settings import KUBERAY_VERSION
 
-NAMES = ("kueue", "kwok")
+NAMES = ("kueue", "kwok", "agent-sandbox")
 KUBERAY_VERSIONS = ("v1.5.1", KUBERAY_VERSION)
 
 
@@ -76,5 +76,5 @@ def refuse(request: Request, cluster: str) -> None:
     if request:
         raise UnsuitableHostError(
             f"--with, --without and --kuberay work on the cluster that devcluster makes itself, not on {cluster}:"
-            " install Kueue or kwok there as their own documentation says."
+            " install add-ons there as their own documentation says."
         )

@@ -45,6 +45,12 @@ KUEUE = Module(
     Target("kueue", "sigs.k8s.io/kueue/cmd/kueue", "-X sigs.k8s.io/kueue/pkg/version.GitVersion=v0.19.2"),
 )
 KWOK = Module("kwok", "sigs.k8s.io/kwok", "v0.7.0", Target("kwok", "sigs.k8s.io/kwok/cmd/kwok"))
+AGENT_SANDBOX = Module(
+    "agent-sandbox",
+    "sigs.k8s.io/agent-sandbox",
+    "v0.5.6",
+    Target("agent-sandbox", "sigs.k8s.io/agent-sandbox/cmd/agent-sandbox-controller"),
+)
 KUBERAY_1_5 = Module("kuberay-1.5.1", KUBERAY_MODULE, "v1.5.1", Target("kuberay-operator", KUBERAY_MODULE))
 
 

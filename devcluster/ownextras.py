@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import bringup, kueue, kwok
+from devcluster import agentsandbox, bringup, kueue, kwok
 from devcluster.addons import kuberay_image
 from devcluster.extras import Extras
 from devcluster.gobuild import Binaries, render_kuberay
 from devcluster.loading import pull
-from devcluster.modules import KUBERAY_1_5, KUEUE, KWOK, Built, ensure_module
+from devcluster.modules import AGENT_SANDBOX, KUBERAY_1_5, KUEUE, KWOK, Built, ensure_module
 from devcluster.ocilayout import Layout
 from devcluster.progress import Reporter
 from devcluster.settings import KUBERAY_VERSION, Settings
@@ -65,8 +65,24 @@ def install_kwok(place: Place) -> None:
         kwok.apply_nodes(place.kubectl)
 
 
-INSTALL: dict[str, Callable[[Place], None]] = {"kueue": install_kueue, "kwok": install_kwok}
-REMOVE: dict[str, Callable[[list[str | Path]], None]] = {"kueue": kueue.remove, "kwok": kwok.remove}
+def install_agent_sandbox(place: Place) -> None:
+    built = ensure_module(place.settings.cache, AGENT_SANDBOX, place.reporter)
+    with place.reporter.stage(f"Install agent-sandbox {AGENT_SANDBOX.version}"):
+        place.built(agentsandbox.IMAGE, built, AGENT_SANDBOX.target.name)
+        rendered = agentsandbox.manifests(built, place.binaries.path("kubectl"))
+        place.install(rendered, agentsandbox.NAMESPACE, agentsandbox.DEPLOYMENT)
+
+
+INSTALL: dict[str, Callable[[Place], None]] = {
+    "kueue": install_kueue,
+    "kwok": install_kwok,
+    "agent-sandbox": install_agent_sandbox,
+}
+REMOVE: dict[str, Callable[[list[str | Path]], None]] = {
+    "kueue": kueue.remove,
+    "kwok": kwok.remove,
+    "agent-sandbox": agentsandbox.remove,
+}
 
 
 def settle(place: Place, before: Extras, wanted: Extras) -> None:

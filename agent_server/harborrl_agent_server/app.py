@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.answering import TrialResponse
 from harborrl_agent_server.bearer import may_act
-from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest
+from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest, Warm
 from harborrl_agent_server.gateway_serve import open_gateway
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
@@ -25,6 +25,7 @@ from harborrl_agent_server.runs import LeavingError, Runs
 from harborrl_agent_server.scope import SandboxProvider, TellsNetwork
 from harborrl_agent_server.sessions import SessionTakenError
 from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.warmth import KeepsWarm, WarmthCollector
 
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes. A request carries a whole row of the data set, patches included."""
@@ -56,6 +57,8 @@ def create_app(
     """
     metrics = Metrics()
     metrics.capacity.set(settings.max_concurrent)
+    if isinstance(provider, KeepsWarm):
+        metrics.registry.register(WarmthCollector(provider))
     app = FastAPI(
         title="HarborRL agent server",
         version=VERSION,
@@ -177,7 +180,12 @@ def health_of(runs: Runs, settings: Settings) -> Health:
         oldest_trial_s=None if oldest is None else round(oldest, 3),
         budgets=asdict(settings.budgets),
         outcomes=dict(runs.outcomes),
+        warm=warm_of(runs.provider),
     )
+
+
+def warm_of(provider: SandboxProvider) -> Warm:
+    return Warm(**asdict(provider.warmth())) if isinstance(provider, KeepsWarm) else Warm()
 
 
 def demand_bearer(settings: Settings, request: Request) -> None:

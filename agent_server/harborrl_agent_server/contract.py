@@ -105,6 +105,15 @@ class FlushResponse(BaseModel):
     """Other servers of the job that may run trials of these sessions and did not answer."""
 
 
+class Warm(BaseModel):
+    """Of sandboxes that can be ready before a trial asks for one; zeros where every sandbox is made for its trial."""
+
+    ready: int = 0
+    starting: int = 0
+    warm_starts: int = 0
+    cold_starts: int = 0
+
+
 class Health(BaseModel):
     status: str
     version: str
@@ -118,3 +127,4 @@ class Health(BaseModel):
     outcomes: dict[str, int]
     network_policies: str = "not used"
     """Whether restricted sandboxes are known to be cut off; `not used` where sandboxes are no pods."""
+    warm: Warm = Field(default_factory=Warm)

@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from harborrl_agent_server.bounded import keep
 from harborrl_agent_server.runs import Runs, wait_ended
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.warmth import KeepsWarm
 
 LOG = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ Ask = Callable[[], Awaitable[Standing]]
 async def leave(runs: Runs, standing: Ask, settings: Settings, ask_s: float = ASK_SECONDS) -> None:
     """Returns when every run has been answered, within the time that the server's standing allows."""
     runs.draining = True
+    if isinstance(runs.provider, KeepsWarm):
+        keep(runs.provider.cool())
     found = await known(standing, ask_s)
     if found is Standing.REPLACED and settings.drain_s > 0:
         LOG.info("replaced: new runs are refused; %d live ones may take %.0f s", len(runs.live), settings.drain_s)

@@ -47,7 +47,6 @@ def create(pods: httpx.Client, name: str, task: EnvironmentConfig) -> httpx.Resp
         owner={"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": "0"},
         image="image:1",
         resources=resources_of(task, config),
-        env={},
         life_s=60,
         config=config,
     )

@@ -1,4 +1,4 @@
-"""The API server of a sandbox namespace, in memory: objects, one watch of pods, and exec answered by the test."""
+"""The API server of a sandbox namespace, in memory: objects, watches of them, and exec answered by the test."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from support.selectors import selects
 RUNNING = {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
 ENFORCED = Finding(Proof.ENFORCED, "as a test says")
 
-COLLECTIONS = {"pods", "configmaps", "networkpolicies", "events"}
+COLLECTIONS = {"pods", "configmaps", "networkpolicies", "events", "sandboxclaims", "sandboxwarmpools"}
 
 Said = tuple[int, str]
 """Exit code and output of a command."""
@@ -59,7 +59,10 @@ class SandboxApi(Cluster):
         self.status: Callable[[dict[str, Any]], dict[str, Any]] = lambda _: RUNNING
         self.refuse: Callable[[str, str], None] = lambda _method, _path: None
         self.answer: Callable[[str, list[str]], Said] = lambda _pod, _argv: (0, "")
-        self._watches: list[asyncio.Queue[dict[str, Any]]] = []
+        self.entered: Callable[[str], None] = lambda _container: None
+        self.made: Callable[[str, dict[str, Any]], None] = lambda _path, _thing: None
+        """Told of what was created: a controller's part."""
+        self._watches: list[tuple[str, asyncio.Queue[dict[str, Any]]]] = []
         self._version = 0
 
     def of(self, resource: str) -> list[dict[str, Any]]:
@@ -91,6 +94,11 @@ class SandboxApi(Cluster):
             return gone
         return self.objects[path]
 
+    def change(self, name: str, resource: str = "pods", **status: Any) -> None:
+        """What the kubelet does to a pod, or a controller to its object."""
+        path = next(path for path in self.objects if path.endswith(f"/{resource}/{name}"))
+        self._patch(path, {"status": status})
+
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         where = f"{path}/{body['metadata']['name']}"
         if where in self.objects:
@@ -100,9 +108,14 @@ class SandboxApi(Cluster):
             thing["status"] = self.status(thing)
         self.objects[where] = thing
         self._tell("ADDED", where, thing)
+        self.made(where, thing)
         return thing
 
     def _patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        meta = self.objects[path]["metadata"]
+        for name, wanted in body.get("metadata", {}).items():
+            if name in {"uid", "resourceVersion"} and wanted != meta[name]:
+                raise KubeError(409, "Conflict", f"{name} of {path} is {meta[name]}")
         self.objects[path] = merge_patched(self.objects[path], body)
         self._tell("MODIFIED", path, self.objects[path])
         return self.objects[path]
@@ -110,21 +123,22 @@ class SandboxApi(Cluster):
     def _tell(self, kind: str, path: str, thing: dict[str, Any]) -> None:
         self._version += 1
         thing["metadata"]["resourceVersion"] = str(self._version)
-        if path.split("/")[-2] == "pods":
-            for each in self._watches:
-                each.put_nowait({"type": kind, "object": thing})
+        for watched, events in self._watches:
+            if watched == path.rpartition("/")[0]:
+                events.put_nowait({"type": kind, "object": thing})
 
     @override
     async def watch(self, path: str, query: Query) -> AsyncIterator[dict[str, Any]]:
         events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._watches.append(events)
+        self._watches.append((path, events))
         while True:
             yield await events.get()
 
     @override
     async def exec_socket(
-        self, namespace: str, pod: str, argv: Sequence[str], *, stdin: bool, protocol: str
+        self, namespace: str, pod: str, argv: Sequence[str], *, container: str, stdin: bool, protocol: str
     ) -> aiohttp.ClientWebSocketResponse:
+        self.entered(container)
         return cast("aiohttp.ClientWebSocketResponse", Socket(self.answer(pod, list(argv))))
 
     @override

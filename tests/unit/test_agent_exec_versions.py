@@ -10,6 +10,7 @@ from aiohttp import web
 from kubernetes.aio import client
 
 from harborrl_agent_server.errors import SandboxTransportError
+from harborrl_agent_server.sandboxes.allocating import Pod
 from harborrl_agent_server.sandboxes.cluster import Cluster
 from harborrl_agent_server.sandboxes.pod_exec import CONNECT_ATTEMPTS, PodExec
 from harborrl_agent_server.sandboxes.streams import Capture
@@ -65,7 +66,7 @@ async def way_into(server: ApiServer) -> AsyncIterator[PodExec]:
 async def run(way: PodExec, stdin: bytes | None = None) -> tuple[int, str]:
     out = Capture(1000)
     source = None if stdin is None else io.BytesIO(stdin)
-    code = await way.stream("pod", PodView(), ["cat"], stdin=source, stdout=out, stderr=Capture(10))
+    code = await way.stream(Pod("pod", "uid", PodView()), ["cat"], stdin=source, stdout=out, stderr=Capture(10))
     return code, out.text()
 
 

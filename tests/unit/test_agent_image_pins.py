@@ -53,6 +53,13 @@ def test_an_image_that_was_loaded_into_the_node_keeps_its_tag_and_that_is_said_o
     assert "by digest" in caplog.text
 
 
+def test_where_somebody_else_decides_which_image_runs_nothing_is_pinned() -> None:
+    pins = ImagePins(enabled=False)
+    for digest in (OLD, NEW):
+        pins.ran(IMAGE, pod(f"registry.example:5000/tasks/a@{digest}"))
+    assert pins.pinned(IMAGE) == IMAGE
+
+
 def test_a_reference_by_digest_is_left_alone() -> None:
     pins = ImagePins()
     image = f"registry.example/a@{NEW}"

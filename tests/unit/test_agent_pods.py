@@ -219,7 +219,6 @@ def test_the_pod_holds_nothing_of_the_cluster_and_ends_by_itself() -> None:
         owner={},
         image="i",
         resources={},
-        env={},
         life_s=700.9,
         config=config(images={"pullSecrets": ["s"]}),
     )

@@ -24,7 +24,6 @@ def pod(**limits: str) -> dict[str, Any]:
         owner={"kind": "ConfigMap", "name": "anchor", "uid": "u"},
         image="task:1",
         resources={"requests": {"cpu": "1", "nvidia.com/gpu": "1"}, "limits": limits},
-        env={},
         life_s=60,
         config=SandboxConfig(),
     )

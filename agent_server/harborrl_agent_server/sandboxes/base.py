@@ -87,16 +87,21 @@ class ShellSandbox(BaseEnvironment):
     async def start(self, force_build: bool) -> None:
         async def boot() -> None:
             await self.boot()
-            folders = commands.prepare(self.task_env_config.workdir, self._mount_targets(writable_only=True))
-            try:
-                await self._plain([commands.SHELL, "-c", folders], limit_s=KILL_SECONDS)
-            except (RuntimeError, SandboxUnusableError) as error:
-                raise SandboxStartError(
-                    "ImageUnusable", f"{error}; the image needs /bin/sh, tar and a writable /"
-                ) from error
+            await self.prepare()
             await self._upload_environment_dir_after_start()
 
         await self._faults_noted(boot)
+
+    def folders(self) -> str:
+        """Shell text that makes the folders which Harbor and the task count on."""
+        return commands.prepare(self.task_env_config.workdir, self._mount_targets(writable_only=True))
+
+    async def prepare(self) -> None:
+        """Run `folders` in the booted sandbox; raises `SandboxStartError` for an image in which that cannot be."""
+        try:
+            await self._plain([commands.SHELL, "-c", self.folders()], limit_s=KILL_SECONDS)
+        except (RuntimeError, SandboxUnusableError) as error:
+            raise SandboxStartError("ImageUnusable", f"{error}; {commands.NEEDS}") from error
 
     @override
     async def stop(self, delete: bool) -> None:

@@ -73,7 +73,10 @@ class Cluster:
         body: dict[str, Any] | None = None,
         timeout_s: float = REQUEST_SECONDS,
     ) -> dict[str, Any]:
-        """One request; raises `KubeError` for an error status and `KubeUnreachableError` for no answer."""
+        """One request; raises `KubeError` for an error status and `KubeUnreachableError` for no answer.
+
+        The body of a PATCH is a merge patch (RFC 7386).
+        """
         try:
             response = await self._send(method, path, query, body, aiohttp.ClientTimeout(total=timeout_s))
             text = await response.text()
@@ -104,12 +107,12 @@ class Cluster:
             raise KubeUnreachableError(f"watch {path}: {type(error).__name__}: {error}") from error
 
     async def exec_socket(
-        self, namespace: str, pod: str, argv: Sequence[str], *, stdin: bool, protocol: str
+        self, namespace: str, pod: str, argv: Sequence[str], *, container: str, stdin: bool, protocol: str
     ) -> aiohttp.ClientWebSocketResponse:
         """An open exec connection that speaks `protocol`; raises aiohttp's errors when it is refused."""
         flags = [("stdin", "true")] if stdin else []
         query = [
-            ("container", "main"),
+            ("container", container),
             ("stdout", "true"),
             ("stderr", "true"),
             *flags,

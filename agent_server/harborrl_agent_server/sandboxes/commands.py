@@ -58,6 +58,9 @@ IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
 
 
+NEEDS = "the image needs /bin/sh, tar and a writable /"
+
+
 def prepare(workdir: str | None, shared: Sequence[str]) -> str:
     """Fails in an image without tar; makes the folders that Harbor and the task count on."""
     tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"

@@ -3,10 +3,10 @@
 import re
 from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
 from harbor.models.task.config import EnvironmentConfig
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from harborrl_agent_server.errors import SandboxStartError
@@ -67,6 +67,26 @@ class Tools(BaseModel):
     """The tools bundle's; unset or empty: agents find what they need in the task's image, or fail."""
 
 
+class WarmPool(BaseModel):
+    """Pods that run before a trial asks for them."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    size: int = Field(default=0, ge=0)
+    """Ready pods of each image; 0: every pod is created for its trial. They count against the namespace's quota."""
+    images: int = Field(default=4, ge=1)
+    """Most images that have any, those used last."""
+
+
+class Claims(BaseModel):
+    """Of kubernetes-sigs/agent-sandbox."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    template: str | None = None
+    """SandboxTemplate of the sandbox namespace that all trials run on."""
+
+
 class SandboxConfig(BaseModel):
     """`agentServer.sandbox` of the job, resolved. What it does not know is ignored."""
 
@@ -88,8 +108,18 @@ class SandboxConfig(BaseModel):
     """Networks of the cluster or its surroundings that a task's `allowed_hosts` may name."""
     pod_overrides: Annotated[dict[str, Any], AfterValidator(checked)] = Field(default_factory=dict)
     """Merged into the pod's spec; what weakens a sandbox is refused."""
+    warm_pool: WarmPool = Field(default_factory=WarmPool)
+    allocator: Literal["pods", "agent-sandbox"] = "pods"
+    """Who makes the pods of trials: this server, or the controller of agent-sandbox from `claims.template`."""
+    claims: Claims = Field(default_factory=Claims)
     timeout_seconds: float | None = None
     """Life of a sandbox pod; unset: all budgets and ten minutes."""
+
+    @model_validator(mode="after")
+    def _a_claim_needs_a_template(self) -> Self:
+        if self.allocator == "agent-sandbox" and not self.claims.template:
+            raise ValueError("allocator agent-sandbox needs claims.template, a SandboxTemplate of the namespace")
+        return self
 
 
 TAG_HASH = 12

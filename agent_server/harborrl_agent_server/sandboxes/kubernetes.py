@@ -15,7 +15,7 @@ from harborrl_agent_server.errors import (
     SandboxUnusableError,
 )
 from harborrl_agent_server.sandboxes.accelerators import gpu_placement
-from harborrl_agent_server.sandboxes.allocating import Allocation
+from harborrl_agent_server.sandboxes.allocating import Lease, Pod, obtained
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.images import TAG_HASH, image_names, image_of, resources_of
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
@@ -38,15 +38,15 @@ class KubernetesSandbox(ShellSandbox):
         if not isinstance(self.scope.provider, KubernetesProvider):
             raise TypeError("a Kubernetes sandbox needs the Kubernetes provider")
         self.provider = self.scope.provider
-        self.name = sandbox_name(self.session_id)
+        self.own_name = sandbox_name(self.session_id)
         self.network = SandboxNetwork(
             self.provider.network,
-            self.name,
+            self.own_name,
             reachable=self.scope.reachable(),
             private=self.provider.config.private_hosts,
         )
-        self._allocation: Allocation | None = None
-        self._ready = False
+        self._lease: Lease | None = None
+        self._pod: Pod | None = None
         self._destroyed = False
         self._touched = self._phase_network_policies[:1] in ([], [self.network_policy])
         """Whether an agent may have been here when the network changes next. Harbor lists the agent's phase first."""
@@ -76,6 +76,11 @@ class KubernetesSandbox(ShellSandbox):
         if (self.environment_dir / "docker-compose.yaml").exists():
             raise ValueError("environment/docker-compose.yaml: a pod sandbox has one container; use --sandbox docker")
 
+    @property
+    def name(self) -> str:
+        """Of its pod; of the one that would be created while it has none."""
+        return self._pod.name if self._pod else self.own_name
+
     def image(self) -> str:
         fallback = self.provider.settings.sandbox_image if self._enable_environment_dir_upload else None
         return image_of(
@@ -89,13 +94,12 @@ class KubernetesSandbox(ShellSandbox):
     def manifest(self) -> dict[str, Any]:
         provider, task = self.provider, self.task_env_config
         pod = sandbox_pod(
-            name=self.name,
+            name=self.own_name,
             namespace=provider.namespace,
             labels=provider.labels | {"harborrl.dev/trial": self.scope.run_id} | self.network.labels(),
             owner=provider.anchor.owner(),
             image=provider.pins.pinned(self.image()),
             resources=resources_of(task, provider.config),
-            env=self._startup_env(),
             life_s=provider.life_s(),
             config=provider.config,
             extra=gpu_placement(task, provider.config) | self.network.pod_fields(),
@@ -111,14 +115,18 @@ class KubernetesSandbox(ShellSandbox):
         await self._prepared(deadline)
         if self._destroyed:
             raise SandboxStartError("Cancelled", "the trial ended before its pod was asked for")
-        self._allocation = self.provider.allocation(self.manifest())
+        self._lease = self.provider.allocator.ask(self.manifest(), self.folders())
         try:
-            await self._allocation.ready(deadline - loop.time())
-            self.provider.pins.ran(self.image(), self._allocation.view.pod or {})
+            self._pod = await obtained(self._lease, deadline - loop.time())
+            self.provider.pins.ran(self.image(), self._pod.view.pod or {})
         except SandboxStartError as error:
             self.provider.tools.failed(error)
             raise
-        self._ready = True
+
+    @override
+    async def prepare(self) -> None:
+        if self._pod is None or self._pod.prepared != self.folders():
+            await super().prepare()
 
     async def _prepared(self, deadline: float) -> None:
         try:
@@ -151,10 +159,10 @@ class KubernetesSandbox(ShellSandbox):
 
     async def _reached(self, *, trusted: bool) -> str | None:
         """After an agent was here, no failing try is a failing sandbox."""
-        if self._allocation is None:
+        if self._pod is None:
             return None
         try:
-            return await reached(self.provider.exec, self.name, self._allocation.view)
+            return await reached(self.provider.exec, self._pod)
         except NoToolError:
             return None
         except (SandboxTransportError, SandboxUnusableError):
@@ -164,11 +172,9 @@ class KubernetesSandbox(ShellSandbox):
 
     @override
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        if self._allocation is None or not self._ready or self._destroyed:
+        if self._pod is None or self._destroyed:
             raise SandboxLostError(f"sandbox {self.name} {'has been removed' if self._destroyed else 'never started'}")
-        return await self.provider.exec.stream(
-            self.name, self._allocation.view, argv, stdin=stdin, stdout=stdout, stderr=stderr
-        )
+        return await self.provider.exec.stream(self._pod, argv, stdin=stdin, stdout=stdout, stderr=stderr)
 
     @override
     async def destroy(self) -> None:
@@ -177,12 +183,10 @@ class KubernetesSandbox(ShellSandbox):
         if not (is_first or self.left):
             return
         self.left = True
-        if self._allocation is not None:
-            self._allocation.abandon()
         await finish(self._remove(), DELETE_SECONDS)
 
     async def _remove(self) -> None:
         """The pod first: while its policy stands, it stays closed."""
-        gone = self._allocation is None or await self.provider.delete_pod(self.name, await self._allocation.settled())
+        gone = self._lease is None or await self._lease.give_back()
         if gone and await self.network.remove():
             self.left = False

@@ -11,10 +11,12 @@ from pydantic import ValidationError
 
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes import probing
-from harborrl_agent_server.sandboxes.allocating import Allocation, Patience
+from harborrl_agent_server.sandboxes.allocating import Allocator, Patience, obtained
 from harborrl_agent_server.sandboxes.anchors import Anchor, Anchors
+from harborrl_agent_server.sandboxes.claiming import ClaimAllocator
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
+from harborrl_agent_server.sandboxes.creating import ColdAllocator, ColdLease
 from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.sandboxes.pins import ImagePins
@@ -24,9 +26,12 @@ from harborrl_agent_server.sandboxes.policies import removed
 from harborrl_agent_server.sandboxes.probe import Finding
 from harborrl_agent_server.sandboxes.standing import ASK_SECONDS, Belonging
 from harborrl_agent_server.sandboxes.tools_volume import ToolsVolume
+from harborrl_agent_server.sandboxes.warm_leases import WarmAllocator
+from harborrl_agent_server.sandboxes.warm_plan import Rules
 from harborrl_agent_server.sandboxes.watch import PodWatch
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.warmth import Warmth
 
 LOG = logging.getLogger(__name__)
 
@@ -51,11 +56,12 @@ class KubernetesProvider:
         self.patience = Patience()
         self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.unsafe_ignore_network_policy)
         self.tools = ToolsVolume(config.tools.image)
-        self.pins = ImagePins()
+        self.pins = ImagePins(enabled=config.allocator == "pods")
         self._cluster: Cluster | None = None
         self._exec: PodExec | None = None
         self._network: ClusterNetwork | None = None
         self._watch: PodWatch | None = None
+        self._allocator: Allocator | None = None
         self._anchors: Anchors | None = None
         self._belonging: Belonging | None = None
 
@@ -83,6 +89,10 @@ class KubernetesProvider:
     @property
     def watch(self) -> PodWatch:
         return opened(self._watch)
+
+    @property
+    def allocator(self) -> Allocator:
+        return opened(self._allocator)
 
     @property
     def anchor(self) -> Anchor:
@@ -118,6 +128,8 @@ class KubernetesProvider:
         self._network = ClusterNetwork(cluster, self.namespace, self.labels, anchor, self.enforcement)
         await self._network.open(selector)
         self._watch.start()
+        self._allocator = self._chosen()
+        await self._allocator.open()
         if image := self.settings.sandbox_image:
             self.enforcement.begin(image)
 
@@ -137,13 +149,17 @@ class KubernetesProvider:
 
     async def close(self) -> None:
         await self.enforcement.close()
+        if self._allocator is not None:
+            await self._allocator.close()
         if self._watch is not None:
             await self._watch.close()
         if self._anchors is not None:
             await self._anchors.remove(with_job=await self.standing() is Standing.ORPHANED)
         if self._cluster is not None:
             await self._cluster.close()
-        self._watch = self._anchors = self._belonging = self._exec = self._network = self._cluster = None
+        self._allocator = self._watch = self._anchors = self._belonging = self._exec = self._network = self._cluster = (
+            None
+        )
 
     async def standing(self) -> Standing:
         return await self._belonging.standing() if self._belonging is not None else Standing.UNKNOWN
@@ -161,9 +177,16 @@ class KubernetesProvider:
             self.watch.forget(name)
         return taken
 
-    def allocation(self, manifest: dict[str, Any]) -> Allocation:
-        view = self.watch.expect(manifest["metadata"]["name"])
-        return Allocation(self.cluster, self.pods_path, view, manifest, self.patience)
+    def _chosen(self) -> Allocator:
+        pool = self.config.warm_pool
+        if self.config.allocator == "agent-sandbox" and self.config.claims.template:
+            return ClaimAllocator(self, self.config.claims.template, pool.size)
+        if pool.size:
+            return WarmAllocator(self, Rules(pool.size, pool.images), self.settings.max_concurrent)
+        return ColdAllocator(self)
+
+    def warmth(self) -> Warmth:
+        return self.allocator.warmth()
 
     def probe_pod(self, name: str, labels: dict[str, str], image: str) -> dict[str, Any]:
         return sandbox_pod(
@@ -173,7 +196,6 @@ class KubernetesProvider:
             owner=self.anchor.owner(),
             image=image,
             resources=probing.RESOURCES,
-            env={},
             life_s=LIFE_MARGIN_SECONDS,
             config=self.config,
         )
@@ -184,14 +206,14 @@ class KubernetesProvider:
     async def attempt(self, manifest: dict[str, Any]) -> None:
         """Start a pod that runs no trial, and remove it; raises `SandboxStartError` when it does not start."""
         manifest["metadata"]["labels"] = self.labels
-        view = self.watch.expect(manifest["metadata"]["name"])
-        allocation = Allocation(self.cluster, self.pods_path, view, manifest, Patience(pull_s=5, quota_s=5))
+        lease = ColdLease(self, manifest, patience=Patience(pull_s=5, quota_s=5))
         try:
-            await allocation.ready(ATTEMPT_SECONDS)
+            await obtained(lease, ATTEMPT_SECONDS)
         finally:
-            allocation.abandon()
-            await self.delete_pod(allocation.name, await allocation.settled())
-            self.watch.forget(allocation.name)
+            await lease.give_back()
+
+    async def cool(self) -> None:
+        await self.allocator.cool()
 
     def life_s(self) -> float:
         return self.config.timeout_seconds or self.settings.budgets.total() + LIFE_MARGIN_SECONDS

@@ -1,7 +1,7 @@
 """Commands in a pod: one exec connection each, raced against the loss of the pod itself."""
 
 import asyncio
-from typing import IO
+from typing import IO, Protocol
 
 import aiohttp
 
@@ -24,6 +24,17 @@ LOSS_SECONDS = 2.0
 CONNECT_ATTEMPTS = 3
 
 
+class Target(Protocol):
+    """A pod that runs."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def view(self) -> PodView: ...
+    @property
+    def container(self) -> str: ...
+
+
 class PodExec:
     """The way into the pods of one namespace."""
 
@@ -33,12 +44,10 @@ class PodExec:
         self._protocols = [wire.V5, wire.V4]
         """Tried in this order until one has worked; servers before Kubernetes 1.30 know only v4."""
 
-    async def stream(
-        self, name: str, view: PodView, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink
-    ) -> int:
+    async def stream(self, pod: Target, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         """One command's exit code; raises one of the sandbox's faults when the pod or the connection breaks."""
-        talk = asyncio.ensure_future(self._talk(name, argv, stdin, stdout, stderr))
-        loss = asyncio.ensure_future(lost(view))
+        talk = asyncio.ensure_future(self._talk(pod, argv, stdin, stdout, stderr))
+        loss = asyncio.ensure_future(lost(pod.view))
         try:
             await asyncio.wait({talk, loss}, return_when=asyncio.FIRST_COMPLETED)
             if talk.done() and talk.exception() is None:
@@ -46,15 +55,15 @@ class PodExec:
             if not loss.done():
                 await asyncio.wait({loss}, timeout=LOSS_SECONDS)
             if loss.done():
-                raise loss_error(name, loss.result())
+                raise loss_error(pod.name, loss.result())
             return talk.result()
         finally:
             for task in (talk, loss):
                 task.cancel()
             await asyncio.gather(talk, loss, return_exceptions=True)
 
-    async def _talk(self, name: str, argv: list[str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        socket = await self._connect(name, argv, stdin)
+    async def _talk(self, pod: Target, argv: list[str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
+        socket = await self._connect(pod, argv, stdin)
         try:
             return await wire.converse(
                 socket,
@@ -63,9 +72,9 @@ class PodExec:
                 stderr=stderr,
             )
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise SandboxTransportError(f"exec in {name}: {type(error).__name__}: {error}") from error
+            raise SandboxTransportError(f"exec in {pod.name}: {type(error).__name__}: {error}") from error
 
-    async def _connect(self, name: str, argv: list[str], stdin: IO[bytes] | None) -> aiohttp.ClientWebSocketResponse:
+    async def _connect(self, pod: Target, argv: list[str], stdin: IO[bytes] | None) -> aiohttp.ClientWebSocketResponse:
         """An open connection. A refused handshake has run nothing, so it may be tried again."""
         words = counted(argv, stdin)
         refusal: Exception = SandboxTransportError("not tried")
@@ -75,7 +84,12 @@ class PodExec:
             for protocol in self._protocols:
                 try:
                     socket = await self._cluster.exec_socket(
-                        self._namespace, name, words, stdin=stdin is not None, protocol=protocol
+                        self._namespace,
+                        pod.name,
+                        words,
+                        container=pod.container,
+                        stdin=stdin is not None,
+                        protocol=protocol,
                     )
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
                     refusal = error
@@ -83,7 +97,7 @@ class PodExec:
                     self._protocols = [protocol]
                     return socket
         raise SandboxTransportError(
-            f"exec in {name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server"
+            f"exec in {pod.name} was refused: {refusal}; check pods/exec in the chart's RBAC, and the API server"
         ) from refusal
 
 

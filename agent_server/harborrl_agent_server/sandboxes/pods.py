@@ -150,18 +150,17 @@ def sandbox_pod(
     owner: dict[str, Any],
     image: str,
     resources: dict[str, dict[str, str]],
-    env: dict[str, str],
     life_s: float,
     config: SandboxConfig,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Root inside the container, as task images and verifiers expect, and nothing of the cluster.
 
-    No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s`
-    even when every server of ours is dead. `extra`: further fields of the pod's spec.
+    No token, no service variables, no new privileges, only `CAPABILITIES`. The kubelet ends the pod after `life_s` even
+    when every server is dead. `extra`: further fields of the pod's spec.
     """
     spec = {
-        "containers": [_container(image, resources, env)],
+        "containers": [_container(image, resources)],
         **ALONE,
         "activeDeadlineSeconds": int(life_s),
         "nodeSelector": config.node_selector,
@@ -176,13 +175,12 @@ def sandbox_pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": held(merged(spec, config.pod_overrides))}
 
 
-def _container(image: str, resources: dict[str, dict[str, str]], env: dict[str, str]) -> dict[str, Any]:
+def _container(image: str, resources: dict[str, dict[str, str]]) -> dict[str, Any]:
     return {
         "name": "main",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": [commands.SHELL, "-c", commands.IDLE],
-        "env": [{"name": key, "value": value} for key, value in env.items()],
         "resources": resources,
         "securityContext": CONTEXT,
     }

@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from harborrl_agent_server.errors import SandboxTransportError
 from harborrl_agent_server.sandboxes import commands
-from harborrl_agent_server.sandboxes.pod_exec import PodExec
+from harborrl_agent_server.sandboxes.pod_exec import PodExec, Target
 from harborrl_agent_server.sandboxes.probe import NO_TOOL, TRIED, TRY
 from harborrl_agent_server.sandboxes.streams import Capture
-from harborrl_agent_server.sandboxes.watch import PodView
 
 FOLLOW_SECONDS = 30.0
 """How long the network plugin may take to let a pod out, or to cut one off."""
@@ -26,11 +25,11 @@ class NoToolError(Exception):
     """The image has nothing that connects."""
 
 
-async def reached(way_in: PodExec, name: str, view: PodView) -> str | None:
+async def reached(way_in: PodExec, pod: Target) -> str | None:
     """The first address that a pod connects to, once tried."""
     out = Capture(4096)
     argv = [commands.SHELL, "-c", TRY]
-    code = await way_in.stream(name, view, argv, stdin=None, stdout=out, stderr=Capture(4096))
+    code = await way_in.stream(pod, argv, stdin=None, stdout=out, stderr=Capture(4096))
     if code == NO_TOOL:
         raise NoToolError
     if code not in TRIED:

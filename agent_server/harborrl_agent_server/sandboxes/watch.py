@@ -34,11 +34,11 @@ class PodView:
 
 
 class PodWatch:
-    """Keeps the views of expected pods current until `close`."""
+    """Keeps the views of expected pods current until `close`. `path`: of other objects than pods."""
 
-    def __init__(self, cluster: Cluster, namespace: str, selector: str) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, selector: str, *, path: str | None = None) -> None:
         self._cluster = cluster
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._path = path or f"/api/v1/namespaces/{namespace}/pods"
         self._selector = ("labelSelector", selector)
         self._views: dict[str, PodView] = {}
         self._task: asyncio.Task[None] | None = None
