@@ -51,6 +51,11 @@ exec /bin/sh -c "{commands.IDLE.replace("$", chr(92) + "$")}"
 """$1: an empty directory; $2: how much may be written. The upper layer is in memory: overlay cannot lie on overlay."""
 
 
+HOLDER = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ipc", "--pid"]
+
+FORKED = ["--fork", "--kill-child", "--propagation", "private"]
+
+
 class LocalSandbox(ShellSandbox):
     """One trial's namespaces; `stream` enters them."""
 
@@ -75,34 +80,9 @@ class LocalSandbox(ShellSandbox):
     async def boot(self) -> None:
         self._base = Path(tempfile.mkdtemp(prefix="harborrl-sandbox-"))
         size = f"{self.task_env_config.storage_mb or 1024}m"
-        network = ["--net"] if self._network_disabled else []
+        words = ["nice", "-n", str(NICENESS), *HOLDER, *(["--net"] if self._network_disabled else []), *FORKED]
         self._holder = await asyncio.create_subprocess_exec(
-            *(
-                "nice",
-                "-n",
-                str(NICENESS),
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                "unshare",
-                "--mount",
-                "--uts",
-                "--ipc",
-                "--pid",
-                *network,
-            ),
-            *(
-                "--fork",
-                "--kill-child",
-                "--propagation",
-                "private",
-                commands.SHELL,
-                "-c",
-                BOOT,
-                "harborrl",
-                str(self._base),
-                size,
-            ),
+            *(*words, commands.SHELL, "-c", BOOT, "harborrl", str(self._base), size),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
