@@ -146,7 +146,6 @@ class Settings:
 
 
 def parser() -> argparse.ArgumentParser:
-    budgets = Budgets()
     flags = argparse.ArgumentParser(prog="harborrl_agent_server", description="Runs Harbor trials for a HarborRLJob.")
     add = flags.add_argument
     add("--host", default="127.0.0.1")
@@ -155,11 +154,7 @@ def parser() -> argparse.ArgumentParser:
     add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
     add("--start-concurrency", type=int, default=16, help="sandboxes that are being made at once; 0: no limit")
     add("--workers", type=int, default=1, help="server processes that share port and slots; for some 100 trials each")
-    add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
-    add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
-    add("--agent-setup-timeout", type=float, default=budgets.agent_setup_s, help="seconds")
-    add("--verifier-timeout", type=float, default=budgets.verifier_s, help="seconds")
-    add("--cleanup-timeout", type=float, default=budgets.cleanup_s, help="seconds")
+    add_budgets(flags)
     add("--trials-dir", type=Path, required=True)
     add("--agent-name", default="bash", help="agent of requests that name none")
     add("--agent-kwargs", default="{}", metavar="JSON")
@@ -187,6 +182,15 @@ def parser() -> argparse.ArgumentParser:
     add("--guard-run", action="store_true", help="demand HARBOR_ADMIN_SECRET for /run too")
     add("--heartbeat", type=float, default=30, help="seconds between two signs of life to a waiting client; 0: none")
     return flags
+
+
+def add_budgets(flags: argparse.ArgumentParser) -> None:
+    add, budgets = flags.add_argument, Budgets()
+    add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
+    add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
+    add("--agent-setup-timeout", type=float, default=budgets.agent_setup_s, help="seconds")
+    add("--verifier-timeout", type=float, default=budgets.verifier_s, help="seconds")
+    add("--cleanup-timeout", type=float, default=budgets.cleanup_s, help="seconds")
 
 
 def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
