@@ -17,9 +17,11 @@ CHANGED = "tar: ./agent/log: file changed as we read it"
 
 @pytest.fixture
 async def sandbox(tmp_path: Path) -> AsyncIterator[ShellSandbox]:
-    async with started(LocalProvider(), tmp_path) as sandbox:
+    provider = LocalProvider()
+    async with started(provider, tmp_path) as sandbox:
         await sandbox.exec("mkdir /app/out; echo kept >/app/out/log")
         yield sandbox
+    await provider.close()
 
 
 async def complain(sandbox: ShellSandbox, said: str, code: int) -> None:
