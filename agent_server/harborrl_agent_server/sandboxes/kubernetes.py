@@ -19,7 +19,7 @@ from harborrl_agent_server.sandboxes.allocating import Lease, Pod, obtained
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.images import TAG_HASH, image_names, image_of, resources_of
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
-from harborrl_agent_server.sandboxes.pods import sandbox_name, sandbox_pod
+from harborrl_agent_server.sandboxes.pods import IMAGE_ASKED, sandbox_name, sandbox_pod
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.sandboxes.tries import NoToolError, reached
@@ -104,6 +104,7 @@ class KubernetesSandbox(ShellSandbox):
             config=provider.config,
             extra=gpu_placement(task, provider.config) | self.network.pod_fields(),
         )
+        pod["metadata"]["annotations"] = pod["metadata"]["annotations"] | {IMAGE_ASKED: self.image()}
         # A verifier's own sandbox comes second, and no agent works in it.
         part = self.scope.tools if self.scope.sandboxes[0] is self else None
         return provider.tools.mounted(pod, part, provider.attempt)

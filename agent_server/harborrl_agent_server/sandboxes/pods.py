@@ -132,6 +132,9 @@ CONTEXT = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
+IMAGE_ASKED = "harborrl.dev/image"
+"""Annotation: the image by the name that the task or the job gives it; what runs may be pinned to a digest."""
+
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
 ALONE = {

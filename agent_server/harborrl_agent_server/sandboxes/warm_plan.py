@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from harborrl_agent_server.sandboxes.network import LABEL, NO_NETWORK, SANDBOX
+from harborrl_agent_server.sandboxes.pods import IMAGE_ASKED
 
 TRIAL_LABELS = ("harborrl.dev/trial", SANDBOX)
 """What tells one trial's pod from another's; by the second the policy of a single sandbox selects its pod."""
@@ -116,8 +117,13 @@ def poolable(manifest: Mapping[str, Any]) -> bool:
 
 
 def key_of(manifest: Mapping[str, Any]) -> str:
-    """The same for two pods exactly if they differ in name and trial alone."""
+    """The same for two pods exactly if they differ in name and trial alone.
+
+    An image counts by the name that it was asked for by: the first trial's is a tag, and from then on it is pinned.
+    """
     plain = _nameless(manifest)
+    if IMAGE_ASKED in plain["metadata"].get("annotations", {}):
+        plain["spec"]["containers"] = [{**one, "image": ""} for one in plain["spec"]["containers"]]
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
 
