@@ -17,7 +17,7 @@ from support.worker_processes import crew, worker_pid
 
 IMAGE = os.environ.get("HARBORRL_TEST_SANDBOX_IMAGE", "localhost/devcluster/busybox:1")
 
-pytestmark = [pytest.mark.cluster, MARKS[1]]
+pytestmark = [pytest.mark.cluster, pytest.mark.faults, MARKS[1]]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harborrl_agent_server.sandboxes.pods import IMAGE_ASKED
 from harborrl_agent_server.sandboxes.warm_plan import (
     WARM_LABEL,
     Plan,
@@ -146,6 +147,16 @@ def test_two_trials_of_one_image_share_a_key_and_what_cannot_change_later_parts_
         assert key_of(manifest(**change)) != key_of(manifest())
     other["metadata"]["labels"]["harborrl.dev/network"] = "none"
     assert key_of(other) != key_of(manifest())
+
+
+def test_a_trial_takes_what_was_made_before_its_image_was_pinned() -> None:
+    asked, pinned, other = manifest(), manifest(), manifest()
+    pinned["spec"]["containers"][0]["image"] = "image@sha256:0"
+    for one in (asked, pinned):
+        one["metadata"]["annotations"] = {IMAGE_ASKED: "image:1"}
+    other["metadata"]["annotations"] = {IMAGE_ASKED: "image:2"}
+    assert key_of(asked) == key_of(pinned) != key_of(other)
+    assert warm_manifest(pinned, "warm")["spec"]["containers"][0]["image"] == "image@sha256:0"
 
 
 def test_a_warm_pod_is_nobodys_and_lives_a_whole_trial_after_its_wait() -> None:
