@@ -15,7 +15,7 @@ def folder(tmp_path: Path) -> Path:
 echo "$*" >> {tmp_path}/said
 case "$*" in *update*) [ -e {tmp_path}/offline ] || touch {tmp_path}/fresh;; esac
 [ -e {tmp_path}/fresh ] || {{ echo "E: no such package" >&2; exit 100; }}
-touch downloaded
+case "$*" in *download*) touch downloaded;; esac
 """
     )
     script.chmod(0o755)
