@@ -70,6 +70,7 @@ generate: .venv/ready  ## write the CRD and its copies anew from the models
 	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.config.generate operator/harborrl_operator/models/framework.py
 	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.launch.generate operator/harborrl_operator/miles.json
 	@PYTHONPATH=trainer $(PY) -m harborrl_trainer.launch.copy_rules operator/harborrl_operator/miles_rules
+	@PYTHONPATH=agent_server $(PY) -m harborrl_agent_server.sandboxes.copy_override_rules operator/harborrl_operator/sandbox_overrides.py
 	@PYTHONPATH=operator $(PY) -m harborrl_operator.crd
 	@PYTHONPATH=cli $(PY) -m harborrl_cli.reference
 

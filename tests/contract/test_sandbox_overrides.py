@@ -1,12 +1,14 @@
 """Operator and agent server refuse the same `podOverrides`: the one before anything starts, the other at its start."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harborrl_agent_server.sandboxes import overrides as server
+from harborrl_agent_server.sandboxes import copy_override_rules
+from harborrl_agent_server.sandboxes import override_rules as server
 from harborrl_operator import sandbox_overrides as operator
 
 FIELDS = sorted({*server.FORBIDDEN, *server.OWN_CONTAINER, "dnsPolicy", "affinity", "workingDir"})
@@ -40,6 +42,10 @@ pods = st.builds(
         },
     ),
 )
+
+
+def test_the_operators_rules_are_a_copy_of_the_servers() -> None:
+    assert Path(operator.__file__).read_text() == copy_override_rules.text(), "run `make generate`"
 
 
 @given(pods)

@@ -7,7 +7,8 @@ import pytest
 
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
-from harborrl_agent_server.sandboxes.overrides import merged, problems
+from harborrl_agent_server.sandboxes.override_rules import problems
+from harborrl_agent_server.sandboxes.overrides import merged
 from harborrl_agent_server.settings import Settings
 from support.sandbox_api import SandboxApi, provided, sandbox_of
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.images import SandboxConfig
-from harborrl_agent_server.sandboxes.overrides import CONTAINERS, merged
+from harborrl_agent_server.sandboxes.override_rules import CONTAINERS
+from harborrl_agent_server.sandboxes.overrides import merged
 from harborrl_agent_server.settings import JobIdentity
 
 CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
