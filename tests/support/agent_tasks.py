@@ -7,6 +7,10 @@ GREETING = """got=$(cat /app/greeting.txt 2>/dev/null)
 if [ "$got" = hello ]; then echo 1; else echo 0; fi >/logs/verifier/reward.txt"""
 
 
+LISTS_PROCESSES = "ps -e -o args= >/logs/verifier/processes.txt; echo 0.5 >/logs/verifier/reward.txt"
+"""A verifier that keeps what still runs while it grades."""
+
+
 def write_task(
     root: Path,
     name: str = "write-greeting",

@@ -15,7 +15,8 @@ from fastapi.responses import JSONResponse
 from harborrl_agent_server.settings import Budgets
 from support.agent_http import completion, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, stage
-from support.agent_tasks import write_task
+from support.agent_tasks import LISTS_PROCESSES, write_task
+from support.failing_sessions import FAILING, failing
 from support.held_trials import Gate
 from support.mini_swe import PROGRAM, WHY, WithMiniSweAgent
 
@@ -115,30 +116,18 @@ async def test_a_full_sequence_ends_it_within_one_turn_and_what_it_did_counts(ta
     assert (answer["exit_status"], answer["reward"]) == ("SequenceLengthLimitExceeded", 1.0)
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "status", "requests"),
-    [
-        pytest.param(400, "context_length_exceeded", "SequenceLengthLimitExceeded", 1, id="a full context"),
-        pytest.param(404, "unknown", "ModelEndpointFailed", 1, id="a session that is gone"),
-        pytest.param(500, "boom", "ModelEndpointFailed", 3, id="a server that fails"),
-    ],
-)
+@pytest.mark.parametrize(("code", "name", "status", "requests"), FAILING)
 async def test_it_never_asks_a_failing_session_more_often_than_the_gateway_does(
     tasks: Path, code: int, name: str, status: str, requests: int
 ) -> None:
-    def script(*_: Any) -> JSONResponse:
-        return JSONResponse({"error": {"code": name, "message": "no"}}, status_code=code)
-
-    async with staged(tasks, script) as server:
+    async with staged(tasks, failing(code, name)) as server:
         answer = await server.run(agent_name="mini-swe-agent")
         assert len(server.session.requests) == requests
     assert (answer["exit_status"], answer["infra_failure"]) == (status, status == "ModelEndpointFailed")
 
 
 async def test_it_is_timed_out_and_graded_and_no_process_of_it_is_left(tasks: Path) -> None:
-    write_task(
-        tasks, "leftovers", verify="ps -e -o args= >/logs/verifier/processes.txt; echo 0.5 >/logs/verifier/reward.txt"
-    )
+    write_task(tasks, "leftovers", verify=LISTS_PROCESSES)
     script = replies(bash("(setsid sleep 4331 &); sleep 4332"))
     async with staged(tasks, script, budgets=replace(BUDGETS, agent_timeout_s=25)) as server:
         answer = await server.run(agent_name="mini-swe-agent", instance_id="leftovers")

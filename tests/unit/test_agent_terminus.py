@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.responses import JSONResponse
 
 from harborrl_agent_server.agents.registry import prepare
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.settings import Settings
 from support.agent_http import completion, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, stage
-from support.agent_tasks import write_task
+from support.agent_tasks import LISTS_PROCESSES, write_task
+from support.failing_sessions import FAILING, failing
 from support.faulty_sandboxes import TmuxInBundle, WithoutTmux
 
 pytestmark = [
@@ -84,21 +84,11 @@ async def test_a_full_sequence_ends_it_within_one_turn(tasks: Path) -> None:
     assert answer["agent_metrics"]["tool_calls"] == 1
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "status", "requests"),
-    [
-        pytest.param(400, "context_length_exceeded", "SequenceLengthLimitExceeded", 1, id="a full context"),
-        pytest.param(404, "unknown", "ModelEndpointFailed", 1, id="a session that is gone"),
-        pytest.param(500, "boom", "ModelEndpointFailed", 3, id="a server that fails"),
-    ],
-)
+@pytest.mark.parametrize(("code", "name", "status", "requests"), FAILING)
 async def test_it_never_asks_a_failing_session_more_often_than_the_gateway_does(
     tasks: Path, code: int, name: str, status: str, requests: int
 ) -> None:
-    def script(*_: Any) -> JSONResponse:
-        return JSONResponse({"error": {"code": name, "message": "no"}}, status_code=code)
-
-    async with stage(tasks, script) as server:
+    async with stage(tasks, failing(code, name)) as server:
         answer = await server.run(agent_name="terminus-2")
         assert len(server.session.requests) == requests
     assert (answer["exit_status"], answer["infra_failure"]) == (status, status == "ModelEndpointFailed")
@@ -113,9 +103,7 @@ async def test_its_limit_of_turns_is_told_as_such(tasks: Path) -> None:
 
 
 async def test_it_is_timed_out_and_graded_and_its_terminal_is_gone(tasks: Path) -> None:
-    write_task(
-        tasks, "leftovers", verify="ps -e -o args= >/logs/verifier/processes.txt; echo 0.5 >/logs/verifier/reward.txt"
-    )
+    write_task(tasks, "leftovers", verify=LISTS_PROCESSES)
     script = replies(
         json.dumps({"analysis": "", "plan": "", "commands": [{"keystrokes": "sleep 4321\n", "duration": 60}]})
     )

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.responses import JSONResponse
 
 from support.agent_http import completion, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, stage
-from support.agent_tasks import write_task
+from support.agent_tasks import LISTS_PROCESSES, write_task
+from support.failing_sessions import failing
 from support.faulty_sandboxes import LostDuringCommand, NeverStarts, OutOfMemory, StopRaises, WithoutTar
 
 pytestmark = MARKS
@@ -124,10 +124,6 @@ def processes() -> str:
     return subprocess.run(["/bin/ps", "-e", "-o", "args="], check=True, capture_output=True, text=True).stdout
 
 
-def failing(status: int, code: str) -> Any:
-    return lambda _messages, _number: JSONResponse({"error": {"code": code, "message": "no"}}, status_code=status)
-
-
 @pytest.mark.parametrize(
     ("script", "status", "requests"),
     [
@@ -162,9 +158,7 @@ async def test_an_address_that_is_no_session_is_never_asked(tasks: Path, url: st
 
 
 async def test_a_timed_out_agent_is_graded_and_leaves_no_process_behind(tasks: Path) -> None:
-    write_task(
-        tasks, "leftovers", verify="ps -e -o args= >/logs/verifier/processes.txt; echo 0.5 >/logs/verifier/reward.txt"
-    )
+    write_task(tasks, "leftovers", verify=LISTS_PROCESSES)
     script = replies(sh("(sleep 4321 & setsid sleep 4322 &) ; sleep 4323"))
     budgets = replace(BUDGETS, agent_timeout_s=1)
     async with stage(tasks, script, budgets=budgets) as server:

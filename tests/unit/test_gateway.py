@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.gateway_session import SessionClosedError
 from support.agent_http import completion, replies
+from support.failing_sessions import failing
 from support.model_gateway import HELLO, desk
 
 
@@ -118,7 +119,7 @@ async def test_a_reply_cut_by_length_is_never_delivered_and_nothing_is_asked_aft
 async def test_a_failing_session_is_asked_a_bounded_number_of_times(
     status: int, code: str, told: int, requests: int
 ) -> None:
-    async with desk(lambda *_: JSONResponse({"error": {"code": code, "message": "no"}}, status_code=status)) as it:
+    async with desk(failing(status, code)) as it:
         answers = [await it.ask() for _ in range(5)]
         assert len(it.server.requests) == requests
     assert {answer.status_code for answer in answers} == {told}
