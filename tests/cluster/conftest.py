@@ -3,15 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from devcluster.programs import find_program
 from devcluster.settings import load_settings
 
+from harborrl_agent_server.sandboxes.cluster import Cluster
 from support import target
 from support.kube import Kube
 from support.kubectl import OPERATOR, SYSTEM, Kubectl, operator_running
+from support.sandbox_cluster import own_namespace
 from support.workspace import MARK, ROOT, Workspace
 
 TO_DO = "run `make test-e2e`, which starts the cluster, builds the images and installs the chart before its tests"
@@ -62,6 +64,21 @@ def _room_for_the_next(workspace: Workspace) -> Iterator[None]:
     """The checkpoints of all modules together are some 40 GB: a whole run filled its machine's disk."""
     yield
     workspace.make_room()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    """As agent servers speak to the API server."""
+    cluster = await Cluster.connect()
+    yield cluster
+    await cluster.close()
+
+
+@pytest.fixture
+async def namespace(cluster: Cluster) -> AsyncIterator[str]:
+    """For the sandboxes of one test."""
+    async with own_namespace(cluster) as name:
+        yield name
 
 
 def _dev_clusters_kubeconfig() -> str:

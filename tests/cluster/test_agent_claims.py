@@ -11,7 +11,8 @@ from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvid
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
-from support.placed_sandboxes import IMAGE, Place, begun, place
+from support.placed_sandboxes import Place, begun, place
+from support.sandbox_cluster import IMAGE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.agent_sandbox, MARKS[1]]
 

@@ -1,6 +1,5 @@
 """Pods that a real cluster refuses or cannot start: each says why in the cluster's words, and what to do."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,6 @@ NO_SUCH_VOLUME = {
     "volumes": [{"name": "v", "configMap": {"name": "no-such-map"}}],
     "containers": [{"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
 }
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    cluster = await Cluster.connect()
-    yield cluster
-    await cluster.close()
 
 
 async def said(

@@ -21,7 +21,7 @@ from support.agent_http import replies
 from support.agent_server import BUDGETS, MARKS, stage
 from support.agent_tasks import write_task
 from support.sandbox_api import sandbox_of
-from support.sandbox_cluster import own_namespace, pods, policies, settings_for, trusting
+from support.sandbox_cluster import pods, policies, settings_for, trusting
 from support.sandbox_suite import started
 
 pytestmark = [pytest.mark.cluster, MARKS[1]]
@@ -32,19 +32,6 @@ API = "$KUBERNETES_SERVICE_HOST 443"
 
 FOLLOW_SECONDS = 20
 """A plugin follows pods and policies with a delay."""
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    cluster = await Cluster.connect()
-    yield cluster
-    await cluster.close()
-
-
-@pytest.fixture
-async def namespace(cluster: Cluster) -> AsyncIterator[str]:
-    async with own_namespace(cluster) as name:
-        yield name
 
 
 @pytest.fixture

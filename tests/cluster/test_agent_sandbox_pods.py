@@ -22,23 +22,10 @@ from harborrl_agent_server.settings import JobIdentity, Settings
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
-from support.sandbox_cluster import IMAGE, own_namespace, pods, settings_for, trusting
+from support.sandbox_cluster import IMAGE, pods, settings_for, trusting
 from support.sandbox_suite import SandboxSuite, built, started
 
 pytestmark = [pytest.mark.cluster, MARKS[1]]
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    cluster = await Cluster.connect()
-    yield cluster
-    await cluster.close()
-
-
-@pytest.fixture
-async def namespace(cluster: Cluster) -> AsyncIterator[str]:
-    async with own_namespace(cluster) as name:
-        yield name
 
 
 @pytest.fixture
@@ -154,7 +141,7 @@ async def test_a_whole_trial_runs_on_a_pod_and_leaves_none(
 async def test_an_agent_that_empties_its_sandbox_is_graded_zero_and_not_thrown_away(
     settings: Settings, tmp_path: Path
 ) -> None:
-    provider = KubernetesProvider.from_settings(settings)
+    provider = trusting(settings)  # the stage opens it
     tasks = tmp_path / "tasks"
     write_task(tasks)
     script = replies("```sh\nrm -rf /bin\n```", "```sh\necho hello > /app/greeting.txt\n```", "TASK_DONE")
@@ -165,8 +152,9 @@ async def test_an_agent_that_empties_its_sandbox_is_graded_zero_and_not_thrown_a
 
 
 async def test_an_agent_that_ends_its_sandbox_is_graded_zero_and_not_thrown_away(
-    provider: KubernetesProvider, settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path
 ) -> None:
+    provider = trusting(settings)  # the stage opens it
     tasks = tmp_path / "tasks"
     write_task(tasks)
     script = replies("```sh\nkill 1; sleep 30\n```", "TASK_DONE")

@@ -15,16 +15,15 @@ from uuid import uuid4
 import pytest
 
 from harborrl_agent_server.errors import SandboxStartError
-from harborrl_agent_server.sandboxes.cluster import Cluster
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.sandboxes.tools_volume import ToolsVolume, with_copy
 from harborrl_agent_server.settings import Settings
 from support.agent_http import completion
 from support.agent_server import BUDGETS, MARKS, stage
 from support.agent_tasks import write_task
+from support.sandbox_cluster import IMAGE
 from support.sandbox_suite import started
 
-SMALL = os.environ.get("HARBORRL_TEST_SANDBOX_IMAGE", "localhost/devcluster/busybox:1")
 TOOLS = os.environ.get("HARBORRL_TEST_TOOLS_IMAGE", "localhost/harborrl/agent-tools:dev")
 NODE = os.environ.get("HARBORRL_TEST_NODE_ADDRESS", "10.157.0.1")
 """Of this machine, as pods reach it."""
@@ -37,24 +36,12 @@ pytestmark = [
 
 
 @pytest.fixture
-async def namespace() -> AsyncIterator[str]:
-    cluster = await Cluster.connect()
-    name = f"hrl-tools-test-{uuid4().hex[:6]}"
-    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    await cluster.request("POST", "/api/v1/namespaces", body=body)
-    yield name
-    await cluster.request("DELETE", f"/api/v1/namespaces/{name}")
-    await cluster.close()
-
-
-@pytest.fixture
 def settings(namespace: str, tmp_path: Path) -> Settings:
     return Settings(
         tasks_dir=tmp_path / "tasks",
         trials_dir=tmp_path / "trials",
         sandbox_namespace=namespace,
-        sandbox_image=SMALL,
+        sandbox_image=IMAGE,
         sandbox_config={"tools": {"image": TOOLS}},
         gateway_host=NODE,
         pod_name=f"agent-{uuid4().hex[:6]}",
@@ -107,7 +94,7 @@ async def test_an_agent_solves_a_task_without_network_in_an_image_that_has_nothi
 ) -> None:
     write_task(settings.tasks_dir, environment='workdir = "/app"\nnetwork_mode = "no-network"')
     await provider.close()  # the stage opens it
-    own: dict[str, Any] = {"sandbox_config": settings.sandbox_config, "gateway_host": NODE, "sandbox_image": SMALL}
+    own: dict[str, Any] = {"sandbox_config": settings.sandbox_config, "gateway_host": NODE, "sandbox_image": IMAGE}
     async with stage(settings.tasks_dir, script, provider=provider, budgets=settings.budgets, **own) as server:
         answer = await server.run(agent_name=agent)
     assert (answer["reward"], answer["exit_status"]) == (1.0, "Submitted"), answer

@@ -2,10 +2,8 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -13,27 +11,10 @@ import pytest
 from harborrl_agent_server.sandboxes.cluster import Cluster
 from support.agent_server import MARKS
 from support.agent_tasks import write_task
+from support.sandbox_cluster import IMAGE
 from support.worker_processes import crew, worker_pid
 
-IMAGE = os.environ.get("HARBORRL_TEST_SANDBOX_IMAGE", "localhost/devcluster/busybox:1")
-
 pytestmark = [pytest.mark.cluster, pytest.mark.faults, MARKS[1]]
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    cluster = await Cluster.connect()
-    yield cluster
-    await cluster.close()
-
-
-@pytest.fixture
-async def namespace(cluster: Cluster) -> AsyncIterator[str]:
-    name = f"hrl-workers-test-{uuid4().hex[:6]}"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    await cluster.request("POST", "/api/v1/namespaces", body=body)
-    yield name
-    await cluster.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 async def sandboxes(cluster: Cluster, namespace: str) -> dict[str, str]:

@@ -1,21 +1,17 @@
-"""Sandboxes on a real cluster: a namespace for one test, and a provider in it."""
+"""What waits for trials on a real cluster: a namespace for one test, and providers in it."""
 
 import contextlib
-import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from harborrl_agent_server.sandboxes.cluster import Cluster
 from harborrl_agent_server.sandboxes.kubernetes import KubernetesSandbox
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.settings import Settings
-from support.agent_server import BUDGETS
 from support.sandbox_api import sandbox_of
-
-IMAGE = os.environ.get("HARBORRL_TEST_SANDBOX_IMAGE", "localhost/devcluster/busybox:1")
+from support.sandbox_cluster import own_namespace, settings_for
 
 
 @dataclass
@@ -50,24 +46,11 @@ class Place:
 @contextlib.asynccontextmanager
 async def place(folder: Path, config: dict[str, Any], **changes: Any) -> AsyncIterator[Place]:
     cluster = await Cluster.connect()
-    name = f"hrl-sandbox-test-{uuid4().hex[:6]}"
-    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    await cluster.request("POST", "/api/v1/namespaces", body=body)
-    settings = Settings(
-        tasks_dir=folder,
-        trials_dir=folder / "trials",
-        sandbox_namespace=name,
-        sandbox_image=IMAGE,
-        sandbox_config=config,
-        pod_name=f"agent-{uuid4().hex[:6]}",
-        budgets=replace(BUDGETS, environment_start_s=60),
-        unsafe_ignore_network_policy=True,
-    )
     try:
-        yield Place(cluster, replace(settings, **changes))
+        async with own_namespace(cluster) as name:
+            own: dict[str, Any] = {"sandbox_config": config, "unsafe_ignore_network_policy": True}
+            yield Place(cluster, settings_for(name, folder, **own | changes))
     finally:
-        await cluster.request("DELETE", f"/api/v1/namespaces/{name}")
         await cluster.close()
 
 
