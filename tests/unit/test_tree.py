@@ -30,7 +30,7 @@ def files(suffix: str, root: Path = ROOT) -> list[Path]:
 def test_what_is_installed_into_a_checkout_is_not_judged(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)  # noqa: S603, S607 - git is found on PATH, the folder is ours
     shutil.copy(ROOT / ".gitignore", tmp_path)
-    for name in (".venv", ".venv-demo", ".venv-model", "tests"):
+    for name in (".venv", ".venv-demo", ".venv-model", ".venv-mini", "tests"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "module.py").touch()
     assert files(".py", tmp_path) == [tmp_path / "tests" / "module.py"]
@@ -40,7 +40,7 @@ def test_what_is_installed_is_not_linted_in_a_tree_without_git_either(tmp_path: 
     ruff = shutil.which("ruff", path=Path(sys.executable).parent)
     assert ruff is not None
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for name in (".venv", ".venv-demo", ".venv-model", "tests"):
+    for name in (".venv", ".venv-demo", ".venv-model", ".venv-mini", "tests"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "module.py").touch()
     command = [ruff, "check", "--show-files", "."]
