@@ -66,6 +66,7 @@ def test_a_refused_pod_is_told_apart(status: int, message: str, reason: str, pas
         ("Unschedulable", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "free GPUs"),
         ("Unschedulable", "3 node(s) didn't match Pod's node affinity/selector.", "nodeSelectorForGpu"),
         ("Unschedulable", "3 node(s) had untolerated taint {a: b}.", "tolerations"),
+        ("Unschedulable", "1 Insufficient cpu, 6 node(s) had untolerated taint {a: b}.", "lower the task's resources"),
         ("ImagePullFailed", 'pull access denied, authorization failed: "unauthorized"', "pullSecrets"),
         ("ImagePullFailed", "registry/x:1: not found", "no such image"),
         ("ImagePullFailed", "write: no space left on device", "no room"),

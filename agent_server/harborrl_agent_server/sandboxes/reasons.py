@@ -42,6 +42,11 @@ ADVICE: Sequence[tuple[str, str, str]] = (
         "node affinity|node selector",
         "too few nodes have the labels of sandbox.nodeSelector or nodeSelectorForGpu; correct them or add nodes",
     ),
+    (
+        "Unschedulable",
+        "Insufficient.*untolerated taint|untolerated taint.*Insufficient",
+        "lower the task's resources or --max-concurrent, add nodes, or tolerate the taints (sandbox.tolerations)",
+    ),
     ("Unschedulable", "untolerated taint", "set agentServer.sandbox.tolerations for the nodes' taints, or add nodes"),
     ("Unschedulable", "", "lower the task's resources, add nodes, or lower --max-concurrent"),
     ("VolumeNotMounted", "", "what podOverrides mount is not there, or not for this node"),
