@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.gobuild import Binaries
+from devcluster.keeping import kept
 from devcluster.processes import Program
 from devcluster.settings import NODE_NAME, Settings
 
@@ -221,20 +222,26 @@ def kube_proxy(settings: Settings, binaries: Binaries) -> Program:
 
 
 def kube_router(settings: Settings, binaries: Binaries) -> Program:
-    """Enforces NetworkPolicy, which the bridge plugin ignores; routes and Services are not its business here."""
+    """Enforces NetworkPolicy, which the bridge plugin ignores; routes and Services are not its business here.
+
+    Kept, because it ends itself when one of its calls of ipset fails, and counts on whoever starts it again: without it
+    the policies that are there stay, and new ones do nothing.
+    """
     kubeconfig = settings.config / "kube-router.kubeconfig"
     return Program(
         "kube-router",
-        (
-            binaries.path("kube-router"),
-            "--run-router=false",
-            "--run-firewall=true",
-            "--run-service-proxy=false",
-            f"--hostname-override={NODE_NAME}",
-            f"--kubeconfig={kubeconfig}",
-            f"--service-cluster-ip-range={settings.network.services}",
-            f"--health-port={settings.ports.router_health}",
-            "--iptables-sync-period=1m",
+        kept(
+            (
+                binaries.path("kube-router"),
+                "--run-router=false",
+                "--run-firewall=true",
+                "--run-service-proxy=false",
+                f"--hostname-override={NODE_NAME}",
+                f"--kubeconfig={kubeconfig}",
+                f"--service-cluster-ip-range={settings.network.services}",
+                f"--health-port={settings.ports.router_health}",
+                "--iptables-sync-period=1m",
+            )
         ),
         {**memory(150), "NODE_NAME": NODE_NAME},
         (kubeconfig,),
