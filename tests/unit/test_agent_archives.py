@@ -43,6 +43,39 @@ def test_more_bytes_than_the_limit_are_cut_off_before_they_are_written(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("header", [{"format": tarfile.GNU_FORMAT}, {"format": tarfile.PAX_FORMAT}])
+def test_a_name_that_would_fill_the_memory_is_not_read(tmp_path: Path, header: dict[str, int]) -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", **header) as tar:  # type: ignore[call-overload] # either format
+        tar.addfile(member("x" * 100_000))
+    archive.seek(0)
+    with pytest.raises(BadArchiveError, match="65536 bytes"):
+        unpack(archive, tmp_path, limit=10**9)
+
+
+def test_a_map_of_holes_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    holes = b"1000000\n" + b"0\n" * 100_000
+    info = member("sparse")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1"}
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        info.size = len(holes)
+        tar.addfile(info, io.BytesIO(holes))
+    archive.seek(0)
+    with pytest.raises(BadArchiveError, match="65536 bytes"):
+        unpack(archive, tmp_path, limit=10**9)
+
+
+def test_many_files_of_long_names_are_no_long_name(tmp_path: Path) -> None:
+    names = [f"{'folder/' * 30}{number}" for number in range(70)]
+    assert unpack(archive_of(*map(member, names), content=b"x" * 20_000), tmp_path, limit=10**9) == []
+    assert {path.stat().st_size for path in tmp_path.rglob("[0-9]*")} == {20_000}
+
+
+def test_a_refused_name_is_told_in_short(tmp_path: Path) -> None:
+    assert unpack(archive_of(member("long" * 2000)), tmp_path, limit=10**9) == [("long" * 25)]
+
+
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -55,13 +88,14 @@ def test_more_bytes_than_the_limit_are_cut_off_before_they_are_written(tmp_path:
         member("link", tarfile.SYMTYPE, "../../etc/passwd"),
         member("hard", tarfile.LNKTYPE, "/etc/passwd"),
         member("hard", tarfile.LNKTYPE, "../outside"),
+        member("deep/" * 101 + "file"),
     ],
-    ids=lambda info: f"{info.name} {info.type!r} {info.linkname}",
+    ids=lambda info: f"{info.name[:20]} {info.type!r} {info.linkname}",
 )
 def test_a_hostile_member_costs_only_itself(tmp_path: Path, hostile: tarfile.TarInfo) -> None:
     (tmp_path / "outside").write_text("ours")
     target = tmp_path / "target"
-    assert unpack(archive_of(hostile), target, limit=10_000) == [hostile.name]
+    assert unpack(archive_of(hostile), target, limit=10_000) == [hostile.name[:100]]
     assert [path.name for path in target.rglob("*") if path.is_file()] == [GOOD]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "target"]
 

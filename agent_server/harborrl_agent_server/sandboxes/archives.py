@@ -2,9 +2,10 @@
 
 import re
 import shutil
+import sys
 import tarfile
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from harborrl_agent_server.sandboxes.streams import TransferTooLargeError
 
@@ -12,6 +13,15 @@ MEMBER_LIMIT = 20_000
 """Names in one download. An agent can make a million empty files under /logs, and a shared volume takes a millisecond
 or more for each: an hour in a thread that nothing can cancel."""
 
+DEEPEST = 100
+"""Directories below each other. Python looks at each part of a name anew for each name, and gives up removing a tree of
+a thousand."""
+
+HEADER_LIMIT = 64 * 1024
+"""Bytes of what stands before a member's content, its name above all: the reader has them in memory several times."""
+
+SHOWN = 100
+"""Characters of a refused name."""
 
 CHANGED = re.compile(r"tar: .*: (file changed as we read it|File removed before we read it|File shrank by .*)")
 
@@ -35,29 +45,55 @@ def pack_file(source: Path, name: str, archive: IO[bytes]) -> None:
 def unpack(archive: IO[bytes], target: Path, *, limit: int, members: int = MEMBER_LIMIT) -> list[str]:
     """Extract into `target`; returns the names that were refused.
 
-    Absolute paths, `..`, links that lead outside and devices are skipped one by one: a hostile name costs only itself.
+    Absolute paths, `..`, links that lead outside, devices and what lies too deep are skipped one by one: a hostile name
+    costs only itself. One that is too long to be read is a `BadArchiveError`.
     A file already in the way is replaced, never written through: it may be a link that an earlier member made.
     """
     refused: list[str] = []
     target.mkdir(parents=True, exist_ok=True)
+    source = _Source(archive)
     try:
-        with tarfile.open(fileobj=archive, mode="r:") as tar:
-            for member in tar:
+        with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:") as tar:
+            while (member := tar.next()) is not None:
+                # Else every name and map of holes is kept to the end.
+                tar.members.clear()  # type: ignore[attr-defined] # typeshed leaves it out
                 limit -= member.size
                 members -= 1
                 if limit < 0 or members < 0:
                     raise TransferTooLargeError("the archive unpacks to more than the transfer limit, or to more files")
-                if member.isdev():
-                    refused.append(member.name)
-                    continue
-                try:
-                    tar.extract(member, target, filter="data")
-                except (tarfile.FilterError, OSError):
-                    refused.append(member.name)
+                source.left = sys.maxsize
+                if not _extracted(tar, member, target):
+                    refused.append(member.name[:SHOWN])
+                source.left = HEADER_LIMIT
             _refuse_half(archive, tar.offset)
     except tarfile.ReadError as error:
         raise BadArchiveError(f"the sandbox sent no whole tar archive: {error}") from error
     return refused
+
+
+class _Source:
+    """An archive as Python's reader takes it: what it wants between two contents has a limit."""
+
+    def __init__(self, archive: IO[bytes]) -> None:
+        self.left = HEADER_LIMIT
+        self.seek, self.tell = archive.seek, archive.tell
+        self._archive = archive
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        if self.left < 0:
+            raise BadArchiveError(f"the sandbox sent a name or a map of holes of more than {HEADER_LIMIT} bytes")
+        return self._archive.read(size)
+
+
+def _extracted(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> bool:
+    if member.isdev() or member.name.count("/") > DEEPEST:
+        return False
+    try:
+        tar.extract(member, target, filter="data")
+    except (tarfile.FilterError, OSError):
+        return False
+    return True
 
 
 def only_changed(code: int, said: str) -> bool:
