@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -94,12 +93,24 @@ class Shelf:
             if path.name in spared:
                 continue
             try:
-                shutil.rmtree(path)
+                remove_tree(path)
             except OSError as error:
                 LOG.warning("trial directory %s could not be removed: %s", path.name, error)
             else:
                 gone.append(path.name)
         return gone
+
+
+def remove_tree(folder: Path) -> None:
+    """Links are removed, never followed. `shutil.rmtree` ends at a thousand levels, and with no OSError."""
+    for place, folders, names in os.walk(folder, topdown=False):
+        for name in (*folders, *names):
+            path = Path(place, name)
+            if name in folders and not path.is_symlink():
+                path.rmdir()
+            else:
+                path.unlink()
+    folder.rmdir()
 
 
 def _is_failed(record: Path) -> bool:

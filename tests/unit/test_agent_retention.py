@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,6 +96,22 @@ def test_a_sweep_leaves_live_trials_strangers_and_links_alone(tmp_path: Path) ->
     link.symlink_to(elsewhere)
     assert Shelf(tmp_path).sweep(Rule(0, 10, 0), NOW, {live.name}) == [old.name]
     assert (live.exists(), stranger.exists(), link.exists(), (elsewhere / "data").exists()) == (True,) * 4
+
+
+def test_a_trial_of_a_thousand_levels_goes_and_what_its_links_name_stays(tmp_path: Path) -> None:
+    outside, old = tmp_path / "outside", trial(tmp_path / "trials", "old", 100)
+    (outside / "data").mkdir(parents=True)
+    (old / "link").symlink_to(outside)
+    (old / "broken").symlink_to("nowhere")
+    at = os.open(old, os.O_RDONLY)
+    for _ in range(sys.getrecursionlimit() + 100):
+        os.mkdir("a", dir_fd=at)
+        below = os.open("a", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    assert Shelf(tmp_path / "trials").sweep(Rule(0, 10, 0), NOW * 2, ()) == [old.name]
+    assert (old.exists(), (outside / "data").exists()) == (False, True)
 
 
 @pytest.mark.namespaces
