@@ -23,6 +23,11 @@ class Cause(StrEnum):
     """All budgets together are spent and Harbor has not come back."""
 
 
+TOO_LATE = frozenset({Cause.CLIENT_GONE, Cause.SHUTDOWN, Cause.OVERRUN})
+"""Causes that take no reward away which was there before them: its session is as it was, and a client that asks for it
+again is given the answer. After a flush nobody wants it, and without a session server it belongs to no tokens."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What is known of a trial that is over."""
@@ -72,14 +77,15 @@ HOST_ERRORS = frozenset({"OSError", "MemoryError"})
 """Of this server's own machine, by exact class: a full or broken trials volume, no file descriptor or memory left.
 Nothing that a policy does in its sandbox ends in one of them."""
 
+THE_POLICYS = frozenset({"SandboxResourceError", "SandboxUnusableError"})
+"""Ends of a sandbox that are its agent's doing, once it has begun: memory and storage used up, nothing left to run."""
+
 
 def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa: PLR0911 - a table
     """The verdict on a trial; the first line that applies decides."""
     why = f"{seen.exception}: {seen.message}" if seen.exception else None
-    if seen.cause is not None:
+    if seen.cause is not None and not (seen.cause in TOO_LATE and seen.rewards is not None):
         return ended_from_outside(seen.cause, seen.cause_message)
-    if seen.fault == "SandboxResourceError":
-        return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)
     if not seen.agent_started:
         return Verdict(ExitStatus.SANDBOX_UNAVAILABLE, message=why or seen.fault_message or "the sandbox never started")
     if seen.exception == "ModelEndpointError":
@@ -92,7 +98,7 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
     if seen.exception in HOST_ERRORS and not seen.after_grading:
         return Verdict(ExitStatus.SERVER_ERROR, message=f"{why}; look at the agent server's volumes and limits")
     broke = seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)
-    if seen.fault == "SandboxUnusableError" and broke:
+    if seen.fault in THE_POLICYS and broke and not seen.never_asked:
         return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)
     if seen.fault is not None and broke:
         return Verdict(ExitStatus.SANDBOX_LOST, message=f"{seen.fault}: {seen.fault_message}")
@@ -123,7 +129,7 @@ def graded(seen: Evidence, *, reward_key: str | None) -> Verdict:
         return Verdict(limit, reward=reward, eval_report=report or dict(ZERO), message=why)
     if report is not None:
         if seen.exception is None or seen.after_grading:
-            late = (f"after grading: {why}",) if why else ()
+            late = tuple(f"after grading: {text}" for text in (why, seen.cause and f"cancelled: {seen.cause}") if text)
             return Verdict(seen.agent_end or ExitStatus.SUBMITTED, reward=reward, eval_report=report, warnings=late)
         return Verdict(ExitStatus.AGENT_ERROR, reward=reward, eval_report=report, message=why)
     if seen.verifier_started:

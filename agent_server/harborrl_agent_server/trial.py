@@ -150,10 +150,12 @@ class TrialRun:
             agent_started=self.agent_started,
             agent_end=ExitStatus(self.scope.progress["end"]) if "end" in self.scope.progress else None,
         )
-        result = self.result
+        result = self._seen()
         if result is None:
             return seen
         ended = result.exception_info
+        if cause is not None and ended is not None and ended.exception_type == "CancelledError":
+            ended = None  # the cause says why
         return replace(
             seen,
             exception=ended.exception_type if ended else None,
@@ -166,8 +168,12 @@ class TrialRun:
             rewards=result.verifier_result.rewards if result.verifier_result else None,
         )
 
+    def _seen(self) -> TrialResult | None:
+        """The result; of a trial that was cut off as much of it as there is, a reward perhaps."""
+        return self.result or self.trial._result  # noqa: SLF001 - a cancelled trial hands it to nobody
+
     def phase_seconds(self) -> dict[str, float]:
-        result = self.result or self.trial._result  # noqa: SLF001 - a cancelled trial hands its partial result to nobody
+        result = self._seen()
         if result is None:
             return {}
         phases = {

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 from harborrl_agent_server.phases import Phase
 from support.agent_http import eventually, replies
-from support.agent_server import MARKS, CustomProvider, Stage, stage
+from support.agent_server import BUDGETS, MARKS, CustomProvider, Stage, stage
 from support.agent_tasks import write_task
-from support.faulty_sandboxes import Alive, NeverReady
+from support.faulty_sandboxes import Alive, NeverReady, StopHangs
 from support.held_trials import Gate, held
 
 pytestmark = MARKS
@@ -69,6 +70,22 @@ async def test_a_reward_that_was_about_to_come_is_not_kept_for_a_flushed_trial(t
     async with in_phase(tasks, Phase.GRADING) as (server, run):
         await flush(server, "instance-a")
         assert (await run)["reward"] == 0.0
+
+
+@pytest.mark.parametrize("cleanup_s", [30.0, 0.1], ids=["Harbor comes back", "by force"])
+async def test_a_reward_that_was_given_is_not_lost_to_a_client_or_a_server_that_leaves(
+    tasks: Path, cleanup_s: float
+) -> None:
+    budgets = replace(BUDGETS, cleanup_s=cleanup_s)
+    async with stage(tasks, replies("TASK_DONE"), provider=of(StopHangs), budgets=budgets) as server:
+        body = server.body(instance_id="write-greeting", agent_name="oracle")
+        asking = asyncio.ensure_future(server.run(**body))
+        await eventually(lambda: phases(server) == [Phase.STOPPING])
+        asking.cancel()
+        await eventually(lambda: server.runs.outcomes.total() == 1)
+        answer = await server.run(**body)
+    assert (answer["exit_status"], answer["reward"], answer["infra_failure"]) == ("Submitted", 1.0, False)
+    assert answer["warnings"] == ["after grading: cancelled: client_gone"]
 
 
 async def test_runs_get_their_slots_in_the_order_in_which_they_came(tasks: Path) -> None:

@@ -15,11 +15,12 @@ GRADED = replace(ACTED, verifier_started=True, rewards={"reward": 0.5}, agent_en
 UNGRADED = replace(GRADED, rewards=None, exception="RewardFileNotFoundError")
 
 EVIDENCE: dict[str, list[Evidence]] = {
-    "flushed, client gone, server stopping": [
-        replace(GRADED, cause=cause) for cause in (Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN)
+    "flushed; client gone or server stopping": [
+        replace(GRADED, cause=Cause.FLUSH),
+        *(replace(UNGRADED, cause=cause) for cause in (Cause.FLUSH, Cause.CLIENT_GONE, Cause.SHUTDOWN)),
     ],
     "its session server ended or was started anew": [replace(GRADED, cause=Cause.SESSION_GONE)],
-    "all budgets together spent": [replace(GRADED, cause=Cause.OVERRUN)],
+    "all budgets together spent": [replace(UNGRADED, cause=Cause.OVERRUN)],
     "sandbox killed by its own memory or storage limit": [
         replace(ACTED, fault="SandboxResourceError"),
         replace(ACTED, fault="SandboxResourceError", exception="SandboxResourceError"),
@@ -32,6 +33,7 @@ EVIDENCE: dict[str, list[Evidence]] = {
         Evidence(fault="SandboxStartError", exception="SandboxStartError"),
         Evidence(exception="EnvironmentStartTimeoutError"),
         Evidence(fault="SandboxUnusableError", exception="SandboxUnusableError"),
+        Evidence(fault="SandboxResourceError", exception="SandboxResourceError"),
         Evidence(exception="AgentSetupTimeoutError"),
         Evidence(),
     ],
@@ -40,6 +42,7 @@ EVIDENCE: dict[str, list[Evidence]] = {
     "sandbox or the connection to it lost": [
         replace(ACTED, fault="SandboxLostError", exception="SandboxLostError"),
         replace(GRADED, fault="SandboxTransportError", exception="SandboxTransportError"),
+        replace(ACTED, fault="SandboxResourceError", exception="SandboxResourceError", never_asked=True),
     ],
     "agent used its whole time": [
         replace(seen, exception="AgentTimeoutError", agent_timed_out=True, agent_end=None)
@@ -47,7 +50,12 @@ EVIDENCE: dict[str, list[Evidence]] = {
     ],
     "context full": [replace(seen, agent_end=ExitStatus.SEQUENCE_LENGTH_LIMIT) for seen in (GRADED, UNGRADED)],
     "`maxTurns` reached": [replace(seen, agent_end=ExitStatus.TURN_LIMIT) for seen in (GRADED, UNGRADED)],
-    "graded (": [GRADED, replace(GRADED, exception="RuntimeError", after_grading=True)],
+    "graded (": [
+        GRADED,
+        replace(GRADED, exception="RuntimeError", after_grading=True),
+        replace(GRADED, fault="SandboxResourceError"),
+        *(replace(GRADED, cause=cause) for cause in (Cause.CLIENT_GONE, Cause.SHUTDOWN, Cause.OVERRUN)),
+    ],
     "agent failed by itself": [
         replace(GRADED, exception="NonZeroAgentExitCodeError", agent_end=None),
         replace(ACTED, exception="ValueError"),
@@ -90,10 +98,13 @@ def test_a_row_says_what_becomes_of_the_trial(what: str, status: str, reward: st
         assert bool(verdict.eval_report) is kept
 
 
-def test_whatever_ended_a_run_from_outside_outranks_all_other_evidence() -> None:
+def test_whatever_ended_a_run_from_outside_outranks_all_other_evidence_but_a_reward_that_was_there() -> None:
     for seen in [one for row in EVIDENCE.values() for one in row if one.cause is None]:
         assert judge(replace(seen, cause=Cause.FLUSH)).exit_status == "Aborted"
-        assert judge(replace(seen, cause=Cause.OVERRUN)).infra_failure
+        assert judge(replace(seen, cause=Cause.SESSION_GONE)).infra_failure
+        for cause in (Cause.CLIENT_GONE, Cause.SHUTDOWN, Cause.OVERRUN):
+            then = judge(replace(seen, cause=cause))
+            assert then.infra_failure if seen.rewards is None else then.reward == judge(seen).reward
 
 
 def test_no_infrastructure_failure_has_a_number_and_each_says_why() -> None:

@@ -115,7 +115,18 @@ def evidence(**changes: object) -> Evidence:
             evidence(cause=Cause.FLUSH), "Aborted", 0.0, {}, id="a flushed trial is aborted even with a reward"
         ),
         pytest.param(
-            evidence(cause=Cause.OVERRUN), "ServerError", 0.0, {}, id="a trial beyond all budgets is ours to answer for"
+            evidence(cause=Cause.OVERRUN, rewards=None),
+            "ServerError",
+            0.0,
+            {},
+            id="a trial beyond all budgets is ours to answer for",
+        ),
+        pytest.param(
+            evidence(cause=Cause.SHUTDOWN),
+            "Submitted",
+            1.0,
+            {"reward": 1.0},
+            id="a reward that was given is not lost to the server's stop",
         ),
         pytest.param(
             evidence(exception="OSError", rewards=None, verifier_started=False, agent_end=None),
@@ -159,3 +170,7 @@ def test_numbers_that_say_nothing_are_refused(rewards: dict[str, float]) -> None
 def test_a_failing_stop_is_told_as_a_warning() -> None:
     seen = evidence(exception="RuntimeError", message="daemon gone", after_grading=True)
     assert judge(seen).warnings == ("after grading: RuntimeError: daemon gone",)
+
+
+def test_an_end_from_outside_after_grading_is_told_as_a_warning() -> None:
+    assert judge(evidence(cause=Cause.CLIENT_GONE)).warnings == ("after grading: cancelled: client_gone",)
