@@ -18,11 +18,14 @@ POD_SECURITY = (
     ' runAsNonRoot != true (pod or container "main" must set securityContext.runAsNonRoot=true)'
 )
 
+BUSY = 'Operation cannot be fulfilled on resourcequotas "q": the object has been modified; please apply your changes'
+
 
 @pytest.mark.parametrize(
     ("status", "message", "reason", "passes", "what_to_do"),
     [
         (403, 'pods "sb" is forbidden: exceeded quota: q, requested: pods=1', "QuotaExceeded", True, "raise the quota"),
+        (409, BUSY, "QuotaBusy", True, "--start-concurrency"),
         (403, 'pods "sb" is forbidden: failed quota: q: must specify cpu', "ResourcesUnstated", False, "defaults"),
         (403, POD_SECURITY, "PodSecurityRefused", False, "enforce=baseline"),
         (403, 'pod rejected: RuntimeClass "kata" not found', "RuntimeClassMissing", False, "runtimeClassName"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harborrl_agent_server.errors import StartupError
-from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, settled
+from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, created, settled
 from harborrl_agent_server.sandboxes.pods import labels_for
 from harborrl_agent_server.settings import JobIdentity
 
@@ -55,13 +55,11 @@ class Anchors:
             "data": {"server": self._pod_name},
         }
         try:
-            made = await self._cluster.request("POST", self._path, body=body)
+            made = await created(self._cluster, self._path, body) or await self._of_before(name)
         except KubeError as error:
-            if error.status != 409:
-                raise StartupError(
-                    f"cannot create ConfigMap {name}: {error}; check the sandbox namespace and the chart's RBAC"
-                ) from error
-            made = await self._of_before(name)
+            raise StartupError(
+                f"cannot create ConfigMap {name}: {error}; check the sandbox namespace and the chart's RBAC"
+            ) from error
         except KubeUnreachableError as error:
             raise StartupError(f"the API server does not answer: {error}") from error
         return Anchor(name, made["metadata"]["uid"])

@@ -8,7 +8,7 @@ from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes.allocating import Lease
 from harborrl_agent_server.sandboxes.claim_leases import ClaimGround, ClaimLease, Now, Office
 from harborrl_agent_server.sandboxes.claims import EXTENSIONS, own_pool, pool_of
-from harborrl_agent_server.sandboxes.cluster import KubeError, KubeUnreachableError
+from harborrl_agent_server.sandboxes.cluster import KubeError, KubeUnreachableError, created
 from harborrl_agent_server.sandboxes.policies import removed
 from harborrl_agent_server.warmth import Warmth
 
@@ -65,11 +65,7 @@ class ClaimAllocator:
         if name := pool_of(template, others):
             return name
         body = own_pool(own, template, self._size, ground.labels, ground.anchor.owner())
-        try:
-            await ground.cluster.request("POST", path, body=body)
-        except KubeError as error:
-            if error.status != 409:
-                raise
+        await created(ground.cluster, path, body)
         return own
 
     async def cool(self) -> None:

@@ -21,6 +21,9 @@ NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError, config.Conf
 """ValueError: a proxy's page instead of JSON. ConfigException: the pod's token is just being replaced. One that got
 through would end the only watch, and every trial would wait for a pod that is long ready."""
 
+CONFLICT_PAUSES = (0.1, 0.3, 1.0, 3.0)
+"""Seconds before the next try of a creation that met another request's."""
+
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 
 Query = Sequence[tuple[str, str]]
@@ -34,6 +37,11 @@ class KubeError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
+
+    @property
+    def is_there(self) -> bool:
+        """An object of that name exists. Other conflicts have the same status: a quota that was just changed, say."""
+        return self.reason == "AlreadyExists"
 
 
 class KubeUnreachableError(Exception):
@@ -152,6 +160,24 @@ def kube_error(status: int, text: str) -> KubeError:
         return KubeError(status, document.get("reason") or "", document.get("message") or "")
     except (ValueError, AttributeError):
         return KubeError(status, "", text[:500])
+
+
+async def created(cluster: Cluster, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    """Create an object; None when one of its name is there. Raises as `request` does.
+
+    A namespace's quota that others have just written to is a conflict that passes (kubernetes/kubernetes#67761).
+    """
+    pauses = iter(CONFLICT_PAUSES)
+    while True:
+        try:
+            return await cluster.request("POST", path, body=body)
+        except KubeError as error:
+            if error.is_there:
+                return None
+            pause = next(pauses, None)
+            if error.status != 409 or pause is None:
+                raise
+        await asyncio.sleep(pause)
 
 
 async def settled(cluster: Cluster, path: str, uid: str | None) -> None:

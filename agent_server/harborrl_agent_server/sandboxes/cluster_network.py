@@ -6,7 +6,7 @@ from typing import Any
 from harborrl_agent_server.errors import SandboxStartError, StartupError
 from harborrl_agent_server.sandboxes import network
 from harborrl_agent_server.sandboxes.anchors import Anchor
-from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
+from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, created
 from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.names import Resolve, resolved
 from harborrl_agent_server.sandboxes.policies import PATH, OwnPolicy, removed
@@ -41,13 +41,12 @@ class ClusterNetwork:
             left = await self._cluster.request("GET", self._path, query=[("labelSelector", selector)])
             for policy in left["items"]:
                 await removed(self._cluster, f"{self._path}/{policy['metadata']['name']}", policy["metadata"]["uid"])
-            await self._cluster.request("POST", self._path, body=network.no_network_policy())
+            await created(self._cluster, self._path, network.no_network_policy())
         except KubeUnreachableError as error:
             raise StartupError(f"the API server does not answer: {error}") from error
         except KubeError as error:
-            if error.status != 409:
-                self.enforcement.settle(Finding(Proof.UNPROVEN, f"NetworkPolicies cannot be made: {error}"))
-                LOG.warning("tasks with a restricted network will be refused: %s", error)
+            self.enforcement.settle(Finding(Proof.UNPROVEN, f"NetworkPolicies cannot be made: {error}"))
+            LOG.warning("tasks with a restricted network will be refused: %s", error)
 
     def own_policy(self, name: str) -> OwnPolicy:
         return OwnPolicy(self._cluster, self._namespace, name)

@@ -56,7 +56,7 @@ class Creation:
                 if loop.time() > patience:
                     raise SandboxStartError("ApiUnreachable", str(error)) from error
             except KubeError as error:
-                if error.status == 409:
+                if error.is_there:
                     return await self._cluster.request("GET", f"{self._path}/{self.name}")
                 refusal = refusal_of(error)
                 if refusal.reason == "QuotaExceeded":

@@ -6,7 +6,7 @@ from typing import Any
 
 from harborrl_agent_server.bounded import keep
 from harborrl_agent_server.errors import SandboxStartError
-from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, settled
+from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError, created, settled
 
 LOG = logging.getLogger(__name__)
 
@@ -31,18 +31,9 @@ class OwnPolicy:
         if before is not None:
             await asyncio.wait({before})
         try:
-            await self._cluster.request("POST", self._path, body=manifest)
-        except KubeError as error:
-            if error.status != 409:
-                raise refused(str(error)) from error
-            await self._replace(manifest)
-        except KubeUnreachableError as error:
-            raise refused(str(error)) from error
-
-    async def _replace(self, manifest: dict[str, Any]) -> None:
-        """Ours by its name: from an earlier phase of the trial."""
-        try:
-            await self._cluster.request("PATCH", f"{self._path}/{self._name}", body={"spec": manifest["spec"]})
+            if await created(self._cluster, self._path, manifest) is None:
+                # Ours by its name: from an earlier phase of the trial.
+                await self._cluster.request("PATCH", f"{self._path}/{self._name}", body={"spec": manifest["spec"]})
         except (KubeError, KubeUnreachableError) as error:
             raise refused(str(error)) from error
 

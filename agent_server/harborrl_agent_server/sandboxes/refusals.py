@@ -28,6 +28,12 @@ REFUSED: Sequence[tuple[re.Pattern[str], Refusal]] = [
             "raise the quota of the sandbox namespace or lower --max-concurrent",
         ),
         (
+            "Operation cannot be fulfilled on resourcequotas",
+            "QuotaBusy",
+            True,
+            "the quota of the sandbox namespace is changed by many at once; lower --start-concurrency",
+        ),
+        (
             "failed quota",
             "ResourcesUnstated",
             False,
