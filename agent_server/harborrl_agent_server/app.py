@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.answering import TrialResponse
 from harborrl_agent_server.bearer import may_act
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest, Warm
 from harborrl_agent_server.gateway_serve import open_gateway
 from harborrl_agent_server.metrics import Metrics
@@ -87,7 +88,7 @@ async def lifespan(
         app.state.peers = Peers(settings, peer_client, servers)
         runs: Runs = app.state.runs
         chores = [
-            asyncio.ensure_future(chore)
+            alone(chore)
             for chore in (
                 metrics.watch_loop(),
                 runs.reaper.keep_reaping(settings.reap_interval_s),

@@ -14,7 +14,7 @@ from harbor.models.trial.config import AgentConfig
 from harborrl_agent_server.admission import Admission, Taken, taken
 from harborrl_agent_server.agents.registry import agent_config
 from harborrl_agent_server.answers import REFUSALS, not_admitted, of_trial, refusal, refused
-from harborrl_agent_server.bounded import keep
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.contract import ExitStatus, FlushResponse, RunRequest, RunResponse
 from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.metrics import Metrics
@@ -121,7 +121,7 @@ class Runs:
         run = Run(request, name, id=run_id(request), registered=self._clock())
         self.live.add(run)
         self.sessions.follow(run)
-        keep(self._life(run))
+        alone(self._life(run))
         return run
 
     async def answer(self, taken: Run | RunResponse, gone: asyncio.Future[None]) -> RunResponse:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from harborrl_agent_server.bounded import keep
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.endpoints import EndpointRefusedError
 from harborrl_agent_server.outcomes import Cause
 from harborrl_agent_server.run import Run
@@ -96,7 +96,7 @@ class SessionWatch:
             return
         if address not in self._servers:
             self._servers[address] = server = SessionServer(address)
-            keep(self._watch(server))
+            alone(self._watch(server))
         self._servers[address].runs.add(run)
 
     def forget(self, run: Run) -> None:

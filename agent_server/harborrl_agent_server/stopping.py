@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from harborrl_agent_server.bounded import keep
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.runs import Runs, wait_ended
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
@@ -28,7 +28,7 @@ async def leave(runs: Runs, standing: Ask, settings: Settings, ask_s: float = AS
     """Returns when every run has been answered, within the time that the server's standing allows."""
     runs.draining = True
     if isinstance(runs.provider, KeepsWarm):
-        keep(runs.provider.cool())
+        alone(runs.provider.cool())
     found = await known(standing, ask_s)
     if found is Standing.REPLACED and settings.drain_s > 0:
         LOG.info("replaced: new runs are refused; %d live ones may take %.0f s", len(runs.live), settings.drain_s)

@@ -12,7 +12,7 @@ from harbor.environments.docker.docker import DockerEnvironment
 from harbor.models.trial.config import EnvironmentConfig
 from pydantic import ValidationError
 
-from harborrl_agent_server.bounded import keep
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.errors import SandboxStartError, SandboxTransportError, StartupError
 from harborrl_agent_server.sandboxes.docker_engine import Engine
 from harborrl_agent_server.sandboxes.docker_plan import (
@@ -80,7 +80,7 @@ class DockerProvider:
             if not self.filters_hosts:
                 LOG.warning("tasks with an allow-list will be refused: Harbor's probe of the daemon's kernel failed")
 
-        self._beating = keep(self.pulse.keep_beating())
+        self._beating = alone(self.pulse.keep_beating())
 
     async def _compose_is_there(self) -> None:
         answer = await self.engine.ask("compose", "version", "--short")

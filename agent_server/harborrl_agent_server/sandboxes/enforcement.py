@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from harborrl_agent_server.bounded import keep
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.errors import SandboxStartError
 from harborrl_agent_server.sandboxes.probe import Finding, Proof
 
@@ -37,7 +37,7 @@ class Enforcement:
     def begin(self, image: str) -> None:
         """Nobody has to wait for it."""
         if self._trying is None and not self._ignored and self._is_open():
-            self._trying = keep(self._try(image))
+            self._trying = alone(self._try(image))
 
     def settle(self, finding: Finding) -> None:
         """For good: no try can find anything else."""

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from harborrl_agent_server.agents.tools import BUNDLE, Part
-from harborrl_agent_server.bounded import keep
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.errors import SandboxStartError
 from harborrl_agent_server.sandboxes.images import quantity
 
@@ -55,7 +55,7 @@ class ToolsVolume:
             return manifest
         if self._tries_left and (self.trying is None or self.trying.done()):
             self._tries_left -= 1
-            self.trying = keep(self._try(attempt, probe_pod(manifest, self._image)))
+            self.trying = alone(self._try(attempt, probe_pod(manifest, self._image)))
         if self.way is Way.IMAGE:
             return with_image_volume(manifest, self._image)
         return with_copy(manifest, self._image, part)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from harborrl_agent_server.bounded import finish, keep
+from harborrl_agent_server.bounded import alone, finish
 from harborrl_agent_server.errors import SANDBOX_FAULTS
 from harborrl_agent_server.sandboxes.allocating import Ground, Patience, Pod, obtained
 from harborrl_agent_server.sandboxes.cluster import KubeError, KubeUnreachableError
@@ -63,7 +63,7 @@ class WarmPool:
         self._planner: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._planner = keep(self._keep_planning())
+        self._planner = alone(self._keep_planning())
 
     async def close(self) -> None:
         """Remove every pod that no trial has taken."""
@@ -141,7 +141,7 @@ class WarmPool:
         lease = ColdLease(self._ground, warm_manifest(recipe.manifest, name), patience=patience)
         kept = Kept(name, key, lease, self._clock())
         self._pods[name] = kept
-        kept.raising = keep(self._raise(kept, recipe))
+        kept.raising = alone(self._raise(kept, recipe))
 
     async def _raise(self, kept: Kept, recipe: Recipe) -> None:
         """Start a pod, and watch over it until it is taken or lost."""
@@ -162,7 +162,7 @@ class WarmPool:
         self._pods.pop(kept.name, None)
         if kept.raising is not None:
             kept.raising.cancel()
-        task = keep(self._removed(kept))
+        task = alone(self._removed(kept))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
