@@ -5,11 +5,13 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.sandboxes.cluster import Cluster, KubeError, KubeUnreachableError
 
 LOG = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+"""At least between two watches: an API server that shuts down, or a proxy, may end each as soon as it is there."""
 
 
 class PodView:
@@ -44,7 +46,7 @@ class PodWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.ensure_future(self._follow())
+        self._task = alone(self._follow())
 
     async def close(self) -> None:
         if self._task is not None:
@@ -59,8 +61,10 @@ class PodWatch:
         self._views.pop(name, None)
 
     async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
         version = ""
         while True:
+            begun = loop.time()
             try:
                 version = version or await self._list()
                 query = [self._selector, ("resourceVersion", version)]
@@ -70,12 +74,14 @@ class PodWatch:
             except KubeError as error:
                 if error.status != 410:
                     LOG.warning("the watch of sandbox pods failed: %s", error)
-                    await asyncio.sleep(RETRY_SECONDS)
                 version = ""
             except KubeUnreachableError as error:
                 LOG.warning("the watch of sandbox pods broke off: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
                 version = ""
+            except Exception:  # it is the only one: every trial would wait for a pod that is long ready
+                LOG.exception("the watch of sandbox pods met what it does not know")
+                version = ""
+            await asyncio.sleep(RETRY_SECONDS - (loop.time() - begun))
 
     async def _list(self) -> str:
         """Bring every view up to date; a pod that was known and is not listed is gone."""
