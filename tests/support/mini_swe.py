@@ -36,3 +36,24 @@ class WithMiniSweAgent(LocalSandbox):
         await super().boot()
         link = f"ln -sf {shlex.quote(str(PROGRAM))} /usr/local/bin/mini-swe-agent"
         await self._plain(["/bin/sh", "-c", link], limit_s=10)
+
+
+FLOOD = """#!/usr/bin/env python3
+import os, sys, urllib.request
+url = os.environ["OPENAI_BASE_URL"]
+body = b'{"messages": [{"role": "user", "content": "hello"}]}'
+urllib.request.urlopen(urllib.request.Request(url + "/chat/completions", body)).read()
+print(url, "x" * 9_000_000, url)
+with open(sys.argv[sys.argv.index("-o") + 1], "w") as file:
+    file.write(url + "[" * 100_000)
+"""
+
+
+class FloodsItsOutput(LocalSandbox):
+    """A program of its name whose output is long and whose trajectory is none; both tell the token."""
+
+    @override
+    async def boot(self) -> None:
+        await super().boot()
+        await self._write("/usr/local/bin/mini-swe-agent", FLOOD.encode())
+        await self._plain(["/bin/sh", "-c", "chmod 755 /usr/local/bin/mini-swe-agent"], limit_s=10)

@@ -21,12 +21,14 @@ from harbor.models.agent.context import AgentContext
 from pydantic import Field
 
 from harborrl_agent_server.agents.atif import trajectory
+from harborrl_agent_server.agents.mini_swe_output import KEPT_BYTES, document_of, end_as_it_says, info_of, tidied
 from harborrl_agent_server.agents.tools import need
 from harborrl_agent_server.bounded import finish
-from harborrl_agent_server.contract import ExitStatus
 from harborrl_agent_server.errors import SANDBOX_FAULTS
 from harborrl_agent_server.gateway_episode import episode
+from harborrl_agent_server.sandboxes.streams import TransferTooLargeError
 from harborrl_agent_server.scope import CURRENT, TrialScope
+from harborrl_agent_server.threads import in_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -72,6 +74,8 @@ class PreinstalledMiniSweAgent(BaseAgent):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._version: str | None = None
+        self._document: dict[str, Any] = {}
+        """Its own trajectory, once it has come out of the sandbox."""
 
     @staticmethod
     @override
@@ -100,7 +104,7 @@ class PreinstalledMiniSweAgent(BaseAgent):
                 context.n_input_tokens = session.prompt_tokens
                 context.n_output_tokens = session.completion_tokens
                 await finish(self._keep(environment, scope, secret), KEEP_SECONDS)
-        end_as_it_says(self.logs_dir / f"{PROGRAM}.trajectory.json", scope.progress)
+        end_as_it_says(self._document, scope.progress)
 
     async def _play(self, environment: BaseEnvironment, instruction: str, model: str, url: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -130,20 +134,30 @@ class PreinstalledMiniSweAgent(BaseAgent):
                 await environment.download_file(f"{FOLDER}/{source}", target)
             except SANDBOX_FAULTS:
                 return  # noted already
-            except RuntimeError as error:
+            except (RuntimeError, TransferTooLargeError) as error:
                 scope.warnings.append(f"{PROGRAM} left no {source}: {str(error)[:200]}")
                 continue
-            target.write_text(target.read_text(errors="replace").replace(secret, "[token]"))
-        if own.exists():
-            document = json.loads(own.read_text())
-            self._version = str(document.get("info", {}).get("mini_version") or "") or None
-            told = trajectory(
-                document.get("messages") or [],
-                agent=PROGRAM,
-                version=self._version or "unknown",
-                session_id=self.session_id or scope.run_id,
-            )
-            (self.logs_dir / "trajectory.json").write_text(told.model_dump_json(exclude_none=True, indent=1))
+            if not await in_thread(tidied, target, secret):
+                scope.warnings.append(f"{PROGRAM} left more {source} than the {KEPT_BYTES >> 20} MiB that are kept")
+        self._document = await in_thread(document_of, own)
+        if own.exists() and not self._document:
+            scope.warnings.append(f"{PROGRAM} left a trajectory.json that cannot be read")
+        self._version = str(info_of(self._document).get("mini_version") or "") or None
+        try:
+            await in_thread(self._write_trajectory, scope)
+        except Exception as error:  # noqa: BLE001 - what is in it the policy may have written
+            scope.warnings.append(f"{PROGRAM}'s trajectory is none: {type(error).__name__}: {str(error)[:200]}")
+
+    def _write_trajectory(self, scope: TrialScope) -> None:
+        if not self._document:
+            return
+        told = trajectory(
+            self._document.get("messages") or [],
+            agent=PROGRAM,
+            version=self._version or "unknown",
+            session_id=self.session_id or scope.run_id,
+        )
+        (self.logs_dir / "trajectory.json").write_text(told.model_dump_json(exclude_none=True, indent=1))
 
 
 def configuration(options: Any, instruction: str, model: str) -> dict[str, Any]:
@@ -173,13 +187,3 @@ def environment_file(url: str) -> str:
         "NO_PROXY": re.sub(r"^https?://\[?([^/\]]+?)\]?(:\d+)?/.*$", r"\1", url),
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
-
-
-def end_as_it_says(path: Path, progress: dict[str, Any]) -> None:
-    """Its own limit of turns is no submission; everything else that it says about its end may be the policy's words."""
-    try:
-        status = json.loads(path.read_text())["info"]["exit_status"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    if status == "LimitsExceeded":
-        progress.setdefault("end", ExitStatus.TURN_LIMIT)
