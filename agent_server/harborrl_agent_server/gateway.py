@@ -25,6 +25,10 @@ from harborrl_agent_server.gateway_wire import completed, failure, streamed
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes: a whole conversation, sent anew with every turn."""
 
+AT_ONCE = 4
+"""Requests of one trial: an agent has one, and whatever else runs in its sandbox may send them by the hundred. Each
+holds its body while it waits for its turn."""
+
 REMEMBERED = 10_000
 """Tokens of ended trials that are still told from invented ones."""
 
@@ -32,10 +36,13 @@ REMEMBERED = 10_000
 class Gateway:
     """The tokens of the trials that run, and the clients through which they reach their sessions."""
 
-    def __init__(self, new_client: Callable[[], httpx.AsyncClient], mark: str = "") -> None:
+    def __init__(
+        self, new_client: Callable[[], httpx.AsyncClient], mark: str = "", *, remembered: int = REMEMBERED
+    ) -> None:
         """`new_client`: of one trial, which closes it. `mark`: what all tokens begin with."""
         self.new_client = new_client
         self._mark = mark
+        self._remembered = remembered
         self.address = ""
         """Where sandboxes find it: `http://HOST:PORT`; empty while it does not listen."""
         self._live: dict[bytes, ModelSession] = {}
@@ -52,7 +59,7 @@ class Gateway:
         finally:
             del self._live[key]
             self._ended[key] = None
-            if len(self._ended) > REMEMBERED:
+            if len(self._ended) > self._remembered:
                 self._ended.popitem(last=False)
 
     def session(self, token: str) -> ModelSession:
@@ -82,8 +89,9 @@ class Gateway:
     async def _chat(self, request: Request) -> Response:
         try:
             session = self.session(request.path_params["token"])
-            asked = await asked_of(request)
-            reply = await while_connected(request, session.complete(asked))
+            with place_of(session):
+                asked = await asked_of(request)
+                reply = await while_connected(request, session.complete(asked))
         except REFUSALS as error:
             return refused(error)
         document = completed(reply.document, number=session.turns, model=session.upstream.model)
@@ -126,6 +134,17 @@ def refused(error: Exception) -> Response:
             return JSONResponse(failure("the model's endpoint failed; the trial is over", "model_endpoint_failed"), 403)
         case _:
             return JSONResponse(failure(str(error), "invalid_request"), 400)
+
+
+@contextlib.contextmanager
+def place_of(session: ModelSession) -> Iterator[None]:
+    if session.pending >= AT_ONCE:
+        raise BadRequestError(f"{AT_ONCE} requests of this trial are under way; a session's history is one line")
+    session.pending += 1
+    try:
+        yield
+    finally:
+        session.pending -= 1
 
 
 async def asked_of(request: Request) -> dict[str, Any]:

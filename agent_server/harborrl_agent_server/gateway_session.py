@@ -65,6 +65,8 @@ class ModelSession:
         self.end: ExitStatus | None = None
         self.over = asyncio.Event()
         self.is_open = False
+        self.pending = 0
+        """Requests from the sandbox that are not answered yet."""
         self.asked = 0
         """Requests that were sent to the session, answered or not."""
         self.turns = 0

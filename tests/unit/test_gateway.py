@@ -9,9 +9,9 @@ import openai
 import pytest
 from fastapi.responses import JSONResponse
 
-from harborrl_agent_server.gateway import Gateway
+from harborrl_agent_server.gateway import AT_ONCE, Gateway
 from harborrl_agent_server.gateway_session import SessionClosedError
-from support.agent_http import completion, replies
+from support.agent_http import completion, eventually, replies
 from support.failing_sessions import failing
 from support.model_gateway import HELLO, desk
 
@@ -199,6 +199,21 @@ async def test_two_requests_at_once_reach_the_session_one_after_the_other() -> N
     assert ([answer.status_code for answer in answers], peak) == ([200] * 4, 1)
 
 
+async def test_a_sandbox_cannot_fill_the_memory_with_requests_that_wait() -> None:
+    async with desk(silent(started := asyncio.Event(), asyncio.Event())) as it:
+        waiting = [asyncio.ensure_future(it.ask()) for _ in range(AT_ONCE)]
+        await started.wait()
+        await eventually(lambda: it.session.pending == AT_ONCE)
+        refused = await it.ask()
+        for one in waiting:
+            one.cancel()
+        await eventually(lambda: it.session.pending == 0)
+        it.server.script = replies("again")
+        assert (await it.ask()).status_code == 200
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
+    assert len(it.server.requests) == 2
+
+
 async def test_a_streaming_client_gets_a_stream_of_the_same_reply() -> None:
     calls = [{"id": "1", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}]
     async with desk(replies(completion("hello", reasoning_content="hm", tool_calls=calls))) as it:
@@ -257,10 +272,9 @@ async def test_the_gateways_port_serves_nothing_but_models() -> None:
     assert found == [404, 404, 404]
 
 
-async def test_tokens_of_old_trials_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harborrl_agent_server.gateway.REMEMBERED", 1)
+async def test_tokens_of_old_trials_are_forgotten_in_the_end() -> None:
     async with desk(replies("hi")) as it:
-        gateway = Gateway(it.gateway.new_client)
+        gateway = Gateway(it.gateway.new_client, remembered=1)
         tokens = []
         for _ in range(2):
             with gateway.admitted(it.session) as url:
