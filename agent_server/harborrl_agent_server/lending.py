@@ -93,9 +93,10 @@ class Loan:
         return number
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
+        """Until the connection ends, in the middle of a line perhaps."""
         with contextlib.suppress(ConnectionError):
-            while line := (await reader.readline()).decode().split():
-                turn = self._waiting.get(line[1])
+            while (line := await reader.readline()).endswith(b"\n"):
+                turn = self._waiting.get(line.decode().split()[-1])
                 if turn is not None and not turn.done():
                     turn.set_result(None)
         self.lost.set()

@@ -52,6 +52,10 @@ async def test_channels_go_where_they_belong() -> None:
     assert await talk(peer) == (7, "out", "err")
 
 
+async def test_a_frame_of_nothing_belongs_to_no_channel() -> None:
+    assert await talk(Peer(b"", bytes([STDOUT]) + b"out", b"", bytes([3]) + OK)) == (0, "out", "")
+
+
 async def test_a_character_split_over_two_frames_survives() -> None:
     euro = "€".encode()
     peer = Peer(bytes([STDOUT]) + euro[:1], bytes([STDOUT]) + euro[1:], bytes([3]) + OK)

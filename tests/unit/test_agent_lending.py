@@ -83,6 +83,23 @@ async def test_what_a_dead_worker_held_and_wished_comes_back(pod: Pod) -> None:
     await eventually(lambda: pod.pool.taken == 0)
 
 
+async def test_a_worker_learns_of_a_dispatcher_that_died_in_the_middle_of_a_word(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"take slots 10\n")
+        writer.write(b"have 1")
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "lend")
+    async with borrowing(tmp_path / "lend", 7) as loan:
+        wishes = [asyncio.ensure_future(loan.take("slots")) for _ in range(11)]
+        async with asyncio.timeout(10):
+            await loan.lost.wait()
+        assert not any(wish.done() for wish in wishes)
+        for wish in wishes:
+            wish.cancel()
+    server.close()
+
+
 async def test_a_worker_learns_that_its_dispatcher_has_gone_and_gives_signs_of_life_before(tmp_path: Path) -> None:
     connected: list[asyncio.StreamWriter] = []
     heard: list[int] = []

@@ -23,6 +23,7 @@ from harborrl_agent_server.sandboxes.archives import remove_ways_out
 from harborrl_agent_server.sandboxes.base import KILL_SECONDS, TRANSFER_SECONDS
 from harborrl_agent_server.sandboxes.seals import Seal
 from harborrl_agent_server.scope import TrialScope
+from harborrl_agent_server.threads import in_thread
 
 STOP_SECONDS = 50.0
 """For one try to stop it; then the trial is answered and the reaper goes on."""
@@ -126,7 +127,7 @@ class Hosting:
             raise RuntimeError(said(error)) from error
 
     async def clear_links(self, folder: Path) -> None:
-        refused = await asyncio.to_thread(remove_ways_out, folder)
+        refused = await in_thread(remove_ways_out, folder)
         if refused:
             self._scope.warnings.append(f"left out unsafe names {', '.join(map(repr, refused[:5]))}")
 

@@ -37,7 +37,7 @@ async def converse(socket: Socket, *, stdin: AsyncIterable[bytes] | None, stdout
     Raises `SandboxTransportError` when the connection ends before the status: what the command did is then unknown.
     """
     feeding = asyncio.ensure_future(_feed(socket, stdin)) if stdin is not None else None
-    sinks = {STDOUT: stdout, STDERR: stderr}
+    sinks = {bytes([STDOUT]): stdout, bytes([STDERR]): stderr}
     status: bytes | None = None
     try:
         while True:
@@ -48,11 +48,11 @@ async def converse(socket: Socket, *, stdin: AsyncIterable[bytes] | None, stdout
                 if message.type is aiohttp.WSMsgType.ERROR:
                     raise SandboxTransportError(f"the connection to the sandbox broke: {message.data}")
                 continue
-            channel, data = message.data[0], message.data[1:]
+            channel, data = message.data[:1], message.data[1:]  # a proxy's frame of nothing has none
             if channel in sinks:
                 if data:
                     sinks[channel](data)
-            elif channel == STATUS:
+            elif channel == bytes([STATUS]):
                 status = (status or b"") + data
     finally:
         if feeding is not None:
