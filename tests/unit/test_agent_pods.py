@@ -88,6 +88,26 @@ def told_to_end(**status: Any) -> dict[str, Any]:
     return pod(containerStatuses=[{"state": {"terminated": {"reason": "Completed", "exitCode": 0}}}], **status)
 
 
+BESIDE = {"spec": {"containers": [{"name": "main"}, {"name": "cache"}]}}
+
+
+@pytest.mark.parametrize(
+    ("cache", "main", "state", "by_itself"),
+    [
+        pytest.param("running", "waiting", State.PENDING, False, id="the sandbox itself does not run yet"),
+        pytest.param("terminated", "running", State.READY, False, id="only the other one has ended"),
+        pytest.param("running", "terminated", State.FAILED, True, id="only the other one runs"),
+    ],
+)
+def test_a_container_that_overrides_add_says_nothing_about_the_sandbox(
+    cache: str, main: str, state: State, by_itself: bool
+) -> None:
+    states = {"running": {}, "waiting": {"reason": "ContainerCreating"}, "terminated": {"exitCode": 0}}
+    listed = [{"name": name, "state": {now: states[now]}} for name, now in (("cache", cache), ("main", main))]
+    verdict = judge(BESIDE | pod(phase="Running", containerStatuses=listed))
+    assert (verdict.state, verdict.by_itself) == (state, by_itself)
+
+
 DELETED = {"metadata": {"name": "sb", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 

@@ -61,7 +61,7 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
         # The kubelet says "exceeded" of the pod's own doing, and "low on resource" of the node's.
         text = status.get("message") or "evicted"
         return Verdict(State.FAILED, "Evicted", text, own_limits="exceed" in text)
-    container: dict[str, Any] = next(iter(status.get("containerStatuses") or []), {})
+    container = own_status(pod)
     ended = (container.get("state") or {}).get("terminated")
     if ended:
         reason = ended.get("reason") or "Terminated"
@@ -84,6 +84,17 @@ def judge(pod: dict[str, Any], *, gone: bool = False) -> Verdict:  # noqa: PLR09
     return Verdict(State.PENDING, waiting.get("reason") or "Pending", waiting.get("message") or "")
 
 
+def own_container(pod: dict[str, Any]) -> dict[str, Any]:
+    return next(iter((pod.get("spec") or {}).get("containers") or []), {})
+
+
+def own_status(pod: dict[str, Any]) -> dict[str, Any]:
+    """That of the sandbox's container, which its spec names first. The kubelet lists statuses in the order of names."""
+    name = own_container(pod).get("name")
+    listed = (pod.get("status") or {}).get("containerStatuses") or []
+    return next((one for one in listed if name is None or one.get("name", name) == name), {})
+
+
 def ended_by_itself(pod: dict[str, Any], ended: dict[str, Any]) -> bool:
     """Whether `kill 1` was said inside: process 1 ends with 0 when it is told to (`commands.IDLE`).
 
@@ -103,8 +114,7 @@ def stuck(statuses: list[dict[str, Any]] | None) -> dict[str, Any] | None:
 
 def memory_limited(pod: dict[str, Any]) -> bool:
     """Without a limit of its own a container is killed for the memory of its node, which others may have taken."""
-    container: dict[str, Any] = next(iter((pod.get("spec") or {}).get("containers") or []), {})
-    return "memory" in ((container.get("resources") or {}).get("limits") or {})
+    return "memory" in ((own_container(pod).get("resources") or {}).get("limits") or {})
 
 
 def sandbox_name(session_id: str) -> str:
