@@ -150,6 +150,21 @@ async def test_an_image_whose_waiting_pod_does_not_start_is_left_alone_for_a_whi
         assert api.requests.count(("POST", provider.pods_path)) == 3
 
 
+async def test_a_waiting_pod_that_fails_as_nobody_expected_does_not_count_as_starting_for_ever(tmp_path: Path) -> None:
+    api = SandboxApi()
+
+    def answer(pod: str, _: list[str]) -> tuple[int, str]:
+        if pod.startswith("sb-warm-"):
+            raise ValueError("a bug")
+        return 0, ""
+
+    api.answer = answer
+    async with provided(api, tmp_path, {"warmPool": {"size": 1}}) as provider:
+        await begun(provider, tmp_path)
+        await eventually(lambda: any(verb == "DELETE" and "/sb-warm-" in path for verb, path in api.requests))
+        assert provider.warmth().starting == 0
+
+
 async def test_a_trial_that_is_cut_off_while_it_takes_a_pod_removes_it(tmp_path: Path) -> None:
     api = SandboxApi()
     async with warmed(api, tmp_path) as provider:

@@ -9,9 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from harborrl_agent_server.bounded import alone, finish
-from harborrl_agent_server.errors import SANDBOX_FAULTS
 from harborrl_agent_server.sandboxes.allocating import Ground, Patience, Pod, obtained
-from harborrl_agent_server.sandboxes.cluster import KubeError, KubeUnreachableError
 from harborrl_agent_server.sandboxes.creating import ColdLease
 from harborrl_agent_server.sandboxes.pod_exec import lost
 from harborrl_agent_server.sandboxes.warm_plan import (
@@ -148,8 +146,8 @@ class WarmPool:
         try:
             pod = await obtained(kept.lease, START_SECONDS)
             kept.pod = await prepared(self._ground, pod, recipe.prepare)
-        except (*SANDBOX_FAULTS, KubeError, KubeUnreachableError) as error:
-            LOG.info("warm pod %s did not start: %s", kept.name, error)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the pod must not count as one that starts
+            LOG.info("warm pod %s did not start: %s: %s", kept.name, type(error).__name__, error)
             recipe.paused_until = self._clock() + PAUSE_SECONDS
         else:
             kept.stage = Stage.READY
