@@ -4,48 +4,61 @@ import random
 import socket
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from prometheus_client import generate_latest
 
-from harborrl_agent_server.contract import ExitStatus, FlushResponse, Health, RunResponse
+from harborrl_agent_server.admission import Slots
+from harborrl_agent_server.contract import FlushResponse, Health, Warm
 from harborrl_agent_server.dispatch import merging
 from harborrl_agent_server.dispatch.app import gateway_app
 from harborrl_agent_server.dispatch.choosing import worker_for, worker_of
 from harborrl_agent_server.dispatch.workers import Workers
 from harborrl_agent_server.gateway import Gateway, serving
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
-from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.settings import Settings, Worker
 from support import agent_http
 
 
-def health(
-    status: str = "ok", *, taken: int = 0, queued: int = 0, oldest: float | None = None, done: int = 0
-) -> Health:
-    return Health(
-        status=status,
-        version="1",
-        instance="pod-w0",
-        capacity=4,
-        in_flight=taken,
-        queued=queued,
-        free=0,
-        oldest_trial_s=oldest,
-        budgets={},
-        outcomes={"Submitted": done},
+def health(status: str = "ok", **said: Any) -> Health:
+    own = {"version": "1", "instance": "pod-w0", "capacity": 4, "in_flight": 1, "queued": 0, "free": 3}
+    return Health.model_validate(
+        {"status": status, "oldest_trial_s": None, "budgets": {}, "outcomes": {}, **own, **said}
     )
 
 
-def test_health_adds_up_what_the_workers_have_of_the_pods_slots() -> None:
-    found = merging.health([health(taken=1, oldest=3, done=2), health(taken=2, done=1)], workers=2, instance="pod")
+def merged(*answers: Health, taken: int = 0, workers: int = 2) -> Health:
+    slots = Slots(4)
+    slots.taken = taken
+    return merging.health(answers, slots=slots, workers=workers, instance="pod", outcomes={"Submitted": 3})
+
+
+def test_health_tells_of_the_pods_own_slots_whatever_a_silent_worker_holds_of_them() -> None:
+    found = merged(health(oldest_trial_s=3), taken=3)
     assert (found.capacity, found.in_flight, found.free, found.oldest_trial_s) == (4, 3, 1, 3)
-    assert (found.status, found.instance, found.outcomes) == ("ok", "pod", {"Submitted": 3})
+    assert (found.status, found.instance, found.outcomes) == ("degraded", "pod", {"Submitted": 3})
 
 
-def test_slots_are_not_free_while_trials_wait_for_them() -> None:
-    assert merging.health([health(taken=3, queued=2), health()], workers=2, instance="pod").free == 0
+def test_warm_sandboxes_of_all_workers_are_told_together() -> None:
+    found = merged(health(warm=Warm(ready=2, cold_starts=1)), health(warm=Warm(ready=1, starting=4, warm_starts=5)))
+    assert found.warm == Warm(ready=3, starting=4, warm_starts=5, cold_starts=1)
+
+
+@pytest.mark.parametrize(
+    ("findings", "told"),
+    [
+        (["unknown yet", "enforced: refused"], "enforced: refused"),
+        (["enforced: a", "unenforced: b"], "enforced: a; unenforced: b"),
+        (["unknown yet", "unknown yet"], "unknown yet"),
+    ],
+)
+def test_what_one_worker_found_of_network_policies_is_told_whoever_is_asked_first(
+    findings: list[str], told: str
+) -> None:
+    for order in (findings, findings[::-1]):
+        found = merged(*(health(network_policies=finding) for finding in order)).network_policies
+        assert sorted(found.split("; ")) == sorted(told.split("; "))
 
 
 @pytest.mark.parametrize(
@@ -55,28 +68,7 @@ def test_slots_are_not_free_while_trials_wait_for_them() -> None:
 def test_the_worst_of_the_workers_speaks_for_all_and_a_silent_one_is_a_degradation(
     said: list[str], workers: int, status: str
 ) -> None:
-    assert merging.health([health(one) for one in said], workers=workers, instance="pod").status == status
-
-
-def test_counters_and_histograms_are_added_and_what_each_says_of_the_pod_is_said_once() -> None:
-    pages = []
-    for lag in (0.5, 0.25):
-        metrics = Metrics()
-        metrics.capacity.set(8)
-        metrics.in_flight.set(2)
-        metrics.loop_lag.set(lag)
-        answer = RunResponse(exit_status=ExitStatus.SUBMITTED, infra_failure=False, phase_seconds={"run": 2.0})
-        metrics.observe(answer)
-        pages.append(generate_latest(metrics.registry).decode())
-    values = {
-        sample.name: sample.value
-        for family in merging.metrics(pages)
-        for sample in family.samples
-        if sample.labels in ({}, {"outcome": "Submitted"}, {"phase": "run"})
-    }
-    assert (values["harborrl_agent_trials_total"], values["harborrl_agent_in_flight"]) == (2, 4)
-    assert (values["harborrl_agent_capacity"], values["harborrl_agent_loop_lag_seconds"]) == (8, 0.5)
-    assert values["harborrl_agent_phase_seconds_sum"] == 4
+    assert merged(*(health(one) for one in said), workers=workers).status == status
 
 
 def test_flushes_are_added() -> None:

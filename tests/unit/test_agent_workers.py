@@ -86,6 +86,7 @@ async def test_a_worker_that_dies_breaks_its_own_clients_connections_and_is_star
         os.kill(dead, signal.SIGKILL)
         with pytest.raises(httpx.RemoteProtocolError):
             await of_dead
+        assert (await server.client.get(f"{server.url}/ready")).status_code == 200  # for the sessions of the other
         while (await server.health())["status"] != "ok":
             pass
         assert worker_pid(server.server.pid, 0) != dead
@@ -93,8 +94,33 @@ async def test_a_worker_that_dies_breaks_its_own_clients_connections_and_is_star
         assert (await server.health())["in_flight"] == 1  # what the dead one held has come back
         again = (await server.ask(lost)).json()
         assert (again["exit_status"], again["infra_failure"]) == ("ServerError", True)
+        assert (await server.health())["outcomes"] == {"ServerError": 1}
+        os.kill(worker_pid(server.server.pid, 0), signal.SIGKILL)
+        assert (await server.health())["outcomes"] == {"ServerError": 1}  # what a dead one has counted stays
         server.gate.opened.set()
         assert (await of_living).json()["exit_status"] == "Submitted"
+
+
+async def test_a_worker_that_hangs_holds_up_nobody_who_asks_for_the_server(tasks: Path, tmp_path: Path) -> None:
+    async with crew(tasks, tmp_path) as server:
+        runs = [server.ask(server.session_on(worker)) for worker in (0, 1)]
+        await server.gate.until(2)
+        before = (await server.client.get(f"{server.url}/metrics")).text
+        hanging = worker_pid(server.server.pid, 0)
+        os.kill(hanging, signal.SIGSTOP)
+        try:
+            assert (await server.client.get(f"{server.url}/ready")).status_code == 200
+            health = await server.health()
+            assert (health["status"], health["in_flight"]) == ("degraded", 2)
+            assert "harborrl_agent_in_flight 2.0" in before
+            assert "harborrl_agent_in_flight 2.0" in (await server.client.get(f"{server.url}/metrics")).text
+            flushed = await server.flush("instance-a")
+            assert (flushed["cancelled"], flushed["unreached"]) == (1, 1)
+            assert (await runs[1]).json()["exit_status"] == "Aborted"
+            assert worker_pid(server.server.pid, 0) == hanging  # all of it before the dispatcher gave it up
+        finally:
+            os.kill(hanging, signal.SIGCONT)
+        assert (await runs[0]).json()["exit_status"] == "Aborted"  # the flush has waited for it
 
 
 async def test_a_client_that_leaves_frees_its_slot(tasks: Path, tmp_path: Path) -> None:

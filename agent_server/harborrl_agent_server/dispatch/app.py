@@ -1,31 +1,38 @@
 """The routes of a server, over its workers."""
 
 import asyncio
+from collections.abc import Mapping
 
 import httpx
 from fastapi import FastAPI
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from harborrl_agent_server.admission import Slots
 from harborrl_agent_server.app import VERSION, body_of, demand_bearer, parsed
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health
 from harborrl_agent_server.dispatch import merging
+from harborrl_agent_server.dispatch.asking import any_is_up, bearer, told
 from harborrl_agent_server.dispatch.choosing import worker_for
+from harborrl_agent_server.dispatch.counters import Counters
 from harborrl_agent_server.dispatch.forwarding import Forwarded
+from harborrl_agent_server.dispatch.ledger import Ledger
 from harborrl_agent_server.dispatch.workers import Child, Workers
 from harborrl_agent_server.gateway import UnknownTokenError, refused
-from harborrl_agent_server.peers import FORWARDED_BY, TIMEOUT, Peers
+from harborrl_agent_server.metrics import Metrics
+from harborrl_agent_server.peers import FORWARDED_BY, Peers
 from harborrl_agent_server.settings import Settings
 
-LOOK = httpx.Timeout(5)
-"""Seconds for a worker to say how it is."""
+FLUSH = httpx.Timeout(8.5, connect=3)
+"""Seconds: above the 8 that a worker waits for its own cancelled trials, below what another server waits for us."""
 
 
-def create_app(settings: Settings, workers: Workers, peers: Peers) -> FastAPI:
+def create_app(settings: Settings, workers: Workers, peers: Peers, *, slots: Slots, metrics: Metrics) -> FastAPI:
+    """`slots` are those of the whole pod, `metrics` the dispatcher's own."""
     app = FastAPI(title="HarborRL agent server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.post("/run")
@@ -46,64 +53,53 @@ def create_app(settings: Settings, workers: Workers, peers: Peers) -> FastAPI:
         others = await peers.flush(ids) if sender is None else []
         return merging.flushed(ids, [*await own, *others])
 
-    add_insight(app, settings, workers)
+    add_insight(app, settings, workers, slots)
+    add_metrics(app, workers, Counters(metrics))
     return app
 
 
-def add_insight(app: FastAPI, settings: Settings, workers: Workers) -> None:
+def add_metrics(app: FastAPI, workers: Workers, counters: Counters) -> None:
+    @app.get("/metrics")
+    async def show_metrics() -> Response:
+        return Response(counters.page(await told(workers, "/metrics")), media_type=CONTENT_TYPE_LATEST)
+
+
+def add_insight(app: FastAPI, settings: Settings, workers: Workers, slots: Slots) -> None:
+    outcomes: Ledger[Mapping[str, int]] = Ledger({}, merging.outcomes)
+
     @app.get("/health")
     async def health() -> Response:
-        found = [Health.model_validate_json(text) for text in await told(workers, "/health")]
+        found = []
+        for answer in await told(workers, "/health"):
+            if answer.text is not None:
+                found.append(Health.model_validate_json(answer.text))
+                outcomes.heard(answer.worker, answer.life, found[-1].outcomes)
         if not found:
             return JSONResponse({"detail": "no worker answers"}, 503)
-        merged = merging.health(found, workers=len(workers.children), instance=settings.pod_name)
+        merged = merging.health(
+            found,
+            slots=slots,
+            workers=len(workers.children),
+            instance=settings.pod_name,
+            outcomes=outcomes.whole(),
+        )
         status = {"status": "draining"} if workers.leaving else {}
         return JSONResponse(merged.model_copy(update=status).model_dump(mode="json"))
 
     @app.get("/ready")
     async def ready() -> Response:
+        """While one worker is up: the sessions of another are asked to come again, and the pod keeps its address."""
         if workers.leaving:
             return Response("leaving", 503)
-        all_are = all(await asyncio.gather(*(child.is_up() for child in workers.children)))
-        return Response("ready", 200) if all_are else Response("a worker is not up", 503)
-
-    @app.get("/metrics")
-    async def metrics() -> Response:
-        registry = CollectorRegistry()
-        registry.register(Merged(merging.metrics(await told(workers, "/metrics"))))
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-
-class Merged:
-    """As prometheus_client wants what it writes."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> list[Metric]:
-        return self._families
-
-
-async def told(workers: Workers, path: str) -> list[str]:
-    """What each worker that answers says."""
-
-    async def one(child: Child) -> str | None:
-        try:
-            answer = await child.client.get(path, timeout=LOOK)
-        except httpx.HTTPError:
-            return None
-        return answer.text if answer.status_code == 200 else None
-
-    return [text for text in await asyncio.gather(*map(one, workers.children)) if text is not None]
+        return Response("ready", 200) if await any_is_up(workers) else Response("no worker is up", 503)
 
 
 async def flush_of(child: Child, ids: list[str], settings: Settings) -> FlushResponse:
     """Of its own trials alone. One that is not there has none: they have ended with it."""
-    secret = settings.admin_secret
-    headers = {FORWARDED_BY: "dispatcher"} | ({"Authorization": f"Bearer {secret}"} if secret else {})
+    headers = {FORWARDED_BY: "dispatcher"} | bearer(settings)
     try:
         body = {"session_server_instance_ids": ids}
-        answer = await child.client.post("/flush", json=body, headers=headers, timeout=TIMEOUT)
+        answer = await child.client.post("/flush", json=body, headers=headers, timeout=FLUSH)
         return parsed_answer(FlushResponse, answer)
     except httpx.ConnectError:
         return FlushResponse(cancelled=0, pending=0, ids=ids)

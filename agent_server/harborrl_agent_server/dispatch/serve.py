@@ -19,6 +19,7 @@ from harborrl_agent_server.gateway import address_of, opened, serving
 from harborrl_agent_server.gateway_serve import listening_host, needed
 from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.lending import SLOTS, STARTS, Lender
+from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import Peers
 from harborrl_agent_server.serve import Server, announced, beating, config_of, leave_at_last, set_logging
 from harborrl_agent_server.settings import GATEWAY, Settings, Worker
@@ -46,22 +47,36 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
         address = address_of(listener, settings.gateway_host) if listener else ""
         workers = Workers(settings.workers, folder, argv, {**environ, GATEWAY: address})
         stack.push_async_callback(workers.close)
-        await stack.enter_async_context(lent(settings, workers, folder))
+        slots = await stack.enter_async_context(lent(settings, workers, folder))
         if listener is not None:
             await stack.enter_async_context(serving(gateway_app(workers), listener))
         await started(workers, stopping)
         if not stopping.is_set():
-            await listen(settings, create_app(settings, workers, Peers(settings, client)), workers, stopping)
+            metrics = await stack.enter_async_context(timed())
+            app = create_app(settings, workers, Peers(settings, client), slots=slots, metrics=metrics)
+            await listen(settings, app, workers, stopping)
 
 
 @contextlib.asynccontextmanager
-async def lent(settings: Settings, workers: Workers, folder: Path) -> AsyncIterator[None]:
+async def lent(settings: Settings, workers: Workers, folder: Path) -> AsyncIterator[Slots]:
+    """The pod's slots for trials."""
     pools = {SLOTS: Slots(settings.max_concurrent), STARTS: Starts(settings.start_concurrency)}
     server = await asyncio.start_unix_server(Lender(pools, workers.heard), Worker(0, folder).lending_socket)
     try:
-        yield
+        yield pools[SLOTS]
     finally:
         server.close()
+
+
+@contextlib.asynccontextmanager
+async def timed() -> AsyncIterator[Metrics]:
+    """How late this process' own event loop is: every request goes through it."""
+    metrics = Metrics()
+    watching = asyncio.ensure_future(metrics.watch_loop())
+    try:
+        yield metrics
+    finally:
+        watching.cancel()
 
 
 async def started(workers: Workers, stopping: asyncio.Event) -> None:

@@ -22,6 +22,9 @@ LOG = logging.getLogger(__name__)
 AGAIN_SECONDS = 1.0
 """Before a worker that died is started again."""
 
+LOOK = httpx.Timeout(3)
+"""Seconds for a worker to say how it is: below the 5 s in which a probe of the kubelet wants its answer."""
+
 
 def client_of(socket: Path) -> httpx.AsyncClient:
     """A new connection a request: one that was kept may be closed by the worker in the moment in which it is used."""
@@ -39,6 +42,8 @@ class Child:
         self.gateway = client_of(worker.gateway_socket)
         self._argv = [sys.executable, "-m", "harborrl_agent_server", *argv]
         self._environ = {**environ, WORKER: f"{worker.index}:{worker.folder}"}
+        self.life = 0
+        """How many processes have sat here, the present one included."""
         self._process: Process | None = None
         self._is_to_go = False
         self._silence = Silence(HUNG_SECONDS)
@@ -46,6 +51,7 @@ class Child:
     async def run(self) -> int:
         """One process, from its start to its exit code."""
         self._silence = Silence(HUNG_SECONDS)
+        self.life += 1
         self._process = await asyncio.create_subprocess_exec(*self._argv, env=self._environ)
         if self._is_to_go:
             self.send(signal.SIGTERM)
@@ -72,7 +78,7 @@ class Child:
 
     async def is_up(self) -> bool:
         try:
-            return (await self.client.get("/ready", timeout=5)).status_code == 200
+            return (await self.client.get("/ready", timeout=LOOK)).status_code == 200
         except httpx.HTTPError:
             return False
 
