@@ -171,7 +171,7 @@ def health_of(runs: Runs, settings: Settings) -> Health:
     slots = runs.slots
     oldest = runs.oldest_s()
     return Health(
-        status="draining" if runs.draining else "degraded" if runs.reaper.left else "ok",
+        status=runs.status(),
         version=VERSION,
         instance=settings.pod_name,
         capacity=slots.capacity,

@@ -68,6 +68,8 @@ class Runs:
         """No new runs: those that are live are about to be cancelled, or the last that this server will see."""
         self.sessions = SessionWatch(gateway.new_client(), settings.session_look_s)
         self.reaper = Reaper(self._enter, settings.budgets)
+        self.learn: Callable[[str], object] = len
+        """Told the API key of each new run: whoever shows what trials leave must know what to hide."""
         self._clock = clock
         self._finished: deque[Run] = deque(maxlen=REMEMBERED)
 
@@ -80,12 +82,16 @@ class Runs:
         in_use = [*self.live, *(leftover.run for leftover in self.reaper.left)]
         return {run.trial_name for run in in_use if run.trial_name is not None}
 
+    def status(self) -> str:
+        return "draining" if self.draining else "degraded" if self.reaper.left else "ok"
+
     def snapshot(self) -> Snapshot:
         """All live runs and the last finished ones, as values."""
-        now = self._clock()
+        now, place = self._clock(), self.settings.worker
+        worker = None if place is None else place.index
         return Snapshot(
-            live=tuple(view(run, now) for run in sorted(self.live, key=lambda run: run.registered)),
-            finished=tuple(view(run, now) for run in reversed(self._finished)),
+            live=tuple(view(run, now, worker) for run in sorted(self.live, key=lambda run: run.registered)),
+            finished=tuple(view(run, now, worker) for run in reversed(self._finished)),
             outcomes=dict(self.outcomes),
             capacity=self.slots.capacity,
             in_flight=self.slots.taken,
@@ -120,6 +126,7 @@ class Runs:
         name = request.agent_name or self.settings.agent_name
         run = Run(request, name, id=run_id(request), registered=self._clock())
         self.live.add(run)
+        self.learn(request.api_key)
         self.sessions.follow(run)
         alone(self._life(run))
         return run

@@ -16,10 +16,11 @@ from fastapi import FastAPI
 
 from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.bounded import finish
-from harborrl_agent_server.dashboard.serving import bound, showing
+from harborrl_agent_server.dashboard.serving import RunsSource, bound, redactor, showing
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.lending import SLOTS, STARTS, LentSlots, borrowing
+from harborrl_agent_server.runs import Runs
 from harborrl_agent_server.scope import SandboxProvider, Standing
 from harborrl_agent_server.settings import Budgets, Settings
 from harborrl_agent_server.stopping import TRIALS_SHARE, leave
@@ -94,6 +95,7 @@ class Server(uvicorn.Server):
 async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> None:
     from harborrl_agent_server.agents.registry import prepare  # noqa: PLC0415 - as below
     from harborrl_agent_server.app import create_app  # noqa: PLC0415 - Harbor reads the environment when it is imported
+    from harborrl_agent_server.dispatch.telling import add_telling  # noqa: PLC0415 - as above
 
     await prepare(settings)
     keep_own_secret(os.environ)
@@ -101,7 +103,10 @@ async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> No
     spare_the_collector()
     try:
         async with admitting(settings, beat) as admission:
-            await listen(create_app(settings, provider, admission=admission), settings, provider.standing)
+            app = create_app(settings, provider, admission=admission)
+            if settings.worker is not None:
+                add_telling(app, settings)
+            await listen(app, settings, provider.standing)
     finally:
         await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
 
@@ -171,10 +176,14 @@ async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaita
     await announced(server, serving)
     told = asyncio.ensure_future(stopping.wait())
     if server.started:
-        async with showing(app.state.runs, settings, dashboard, app.version):
+        runs: Runs = app.state.runs
+        redact = redactor(settings)
+        if dashboard is not None:
+            runs.learn = redact.learn
+        async with showing(RunsSource(runs), redact, settings, dashboard, app.version):
             await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
             if not serving.done():
-                await leave(app.state.runs, standing, settings)
+                await leave(runs, standing, settings)
     server.should_exit = True
     told.cancel()
     await serving

@@ -150,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
     add = flags.add_argument
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=30000)
-    add("--dashboard-port", type=int, default=0, help="of read-only pages about the trials; 0: none")
+    add("--dashboard-port", type=int, default=0, help="of read-only pages about all workers' trials; 0: none")
     add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
     add("--start-concurrency", type=int, default=16, help="sandboxes that are being made at once; 0: no limit")
     add("--workers", type=int, default=1, help="server processes that share port and slots; for some 100 trials each")
@@ -261,8 +261,6 @@ def numbers(settings: Settings) -> Iterator[str]:
         yield f"--start-concurrency {settings.start_concurrency}: 1 or more, or 0 for no limit"
     if settings.workers < 1:
         yield f"--workers {settings.workers}: at least 1"
-    if settings.workers > 1 and settings.dashboard_port:
-        yield "--dashboard-port: a dashboard shows one process; use --workers 1, or scrape /metrics"
     ports = {
         "--port": settings.port,
         "--dashboard-port": settings.dashboard_port,

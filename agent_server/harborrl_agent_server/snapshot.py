@@ -34,6 +34,8 @@ class RunView:
     trial_name: str | None
     """Its directory below `--trials-dir`."""
     ended_s_ago: float | None
+    worker: int | None = None
+    """The number of the process that has it; None where there is one process."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,13 @@ class Snapshot:
     queued: int
     leaked: int
     """Trials of which something is still left."""
+    workers: int = 1
+    """Processes of the server."""
+    silent: tuple[int, ...] = ()
+    """Numbers of those that do not answer now."""
 
 
-def view(run: Run, now: float) -> RunView:
+def view(run: Run, now: float, worker: int | None = None) -> RunView:
     finished = run.finished
     until = now if finished is None else finished
     answer = run.answer
@@ -70,6 +76,7 @@ def view(run: Run, now: float) -> RunView:
         reward=answer.reward if answer is not None and answer.eval_report else None,
         trial_name=run.trial_name,
         ended_s_ago=None if finished is None else now - finished,
+        worker=worker,
     )
 
 

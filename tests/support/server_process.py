@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
@@ -40,6 +41,13 @@ async def started(tasks: Path, folder: Path, program: Sequence[str], *, stderr: 
     paths = f"{ROOT / 'agent_server'}:{ROOT / 'tests'}"
     env = {**os.environ, "HARBOR_TASKS_DIR": str(tasks), "PYTHONPATH": paths}
     return await asyncio.create_subprocess_exec(sys.executable, *program, *flags, env=env, stderr=stderr)
+
+
+def free_port() -> int:
+    """For a flag that takes no 0."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
 
 
 async def _listening(log: Path) -> str:

@@ -12,11 +12,13 @@ import pytest
 from harborrl_agent_server.admission import Slots
 from harborrl_agent_server.contract import FlushResponse, Health, Warm
 from harborrl_agent_server.dispatch import merging
-from harborrl_agent_server.dispatch.app import gateway_app
-from harborrl_agent_server.dispatch.choosing import worker_for, worker_of
+from harborrl_agent_server.dispatch.app import create_app, gateway_app
+from harborrl_agent_server.dispatch.choosing import request_of, worker_for, worker_of
 from harborrl_agent_server.dispatch.workers import Workers
 from harborrl_agent_server.gateway import Gateway, serving
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
+from harborrl_agent_server.metrics import Metrics
+from harborrl_agent_server.peers import Peers
 from harborrl_agent_server.settings import Settings, Worker
 from support import agent_http
 
@@ -82,7 +84,7 @@ def test_a_session_is_always_the_same_workers_and_sessions_are_spread() -> None:
     spread = Counter(worker_of(f"{number}", 4) for number in range(400))
     assert min(spread.values()) > 60
     body = b'{"instance_id": "t", "base_url": "http://a/sessions/7/v1"}'
-    assert len({worker_for(body, 4) for _ in range(20)}) == 1
+    assert len({worker_for(request_of(body), 4) for _ in range(20)}) == 1
 
 
 def test_a_worker_more_moves_a_sessions_worker_only_to_itself() -> None:
@@ -94,7 +96,7 @@ def test_a_worker_more_moves_a_sessions_worker_only_to_itself() -> None:
 def test_what_names_no_session_goes_to_any_worker() -> None:
     random.seed(7)
     bodies = (b'{"instance_id": "t"}', b"{")
-    assert all({worker_for(body, 2) for _ in range(50)} == {0, 1} for body in bodies)
+    assert all({worker_for(request_of(body), 2) for _ in range(50)} == {0, 1} for body in bodies)
 
 
 def test_each_worker_has_sandboxes_of_its_own_name(tmp_path: Path) -> None:
@@ -103,6 +105,21 @@ def test_each_worker_has_sandboxes_of_its_own_name(tmp_path: Path) -> None:
     }
     assert {len(name) for name in names} == {63}
     assert {name[-3:] for name in names} == {"-w0", "-w1"}
+
+
+async def test_the_dispatcher_learns_what_to_hide_of_every_run_that_it_hands_on(tmp_path: Path) -> None:
+    workers, known = Workers(2, tmp_path, [], {}), list[str]()
+    settings = Settings(tmp_path, tmp_path, workers=2)
+    async with httpx.AsyncClient() as client:
+        peers = Peers(settings, client)
+        app = create_app(settings, workers, peers, slots=Slots(1), metrics=Metrics(), learn=known.append)
+        async with agent_http.serving(app) as front:
+            taken = await client.post(f"{front}/run", json={"instance_id": "t", "api_key": "sk-canary"})
+            malformed = await client.post(f"{front}/run", content="{")
+            health = await client.get(f"{front}/health")
+    await workers.close()
+    assert known == ["sk-canary"]
+    assert [answer.status_code for answer in (taken, malformed, health)] == [503, 503, 503]  # no worker is up
 
 
 async def test_a_token_of_the_gateway_leads_to_the_worker_that_gave_it(tmp_path: Path) -> None:

@@ -144,6 +144,14 @@ async def test_an_id_that_names_no_task_is_refused_in_a_short_line(
 SECRETS = {"api_key": "sk-canary-key", "patch": "canary-gold-patch", "HF_TOKEN": "canary-column"}
 
 
+async def test_whoever_shows_trials_is_told_what_to_hide_before_a_trial_can_leave_anything(tasks: Path) -> None:
+    known: list[str] = []
+    async with stage(tasks, replies("TASK_DONE")) as server:
+        server.runs.learn = known.append
+        await server.run(**SECRETS, instance_id="no-such-task")
+    assert known == [SECRETS["api_key"]]
+
+
 async def test_no_secret_of_a_request_reaches_log_disk_or_snapshot(
     tasks: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,7 +53,6 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         (["--max-concurrent", "0"], "--max-concurrent 0: at least 1"),
         (["--start-concurrency", "-1"], "--start-concurrency -1: 1 or more, or 0 for no limit"),
         (["--workers", "0"], "--workers 0: at least 1"),
-        (["--workers", "2", "--dashboard-port", "8080"], "--dashboard-port: a dashboard shows one process"),
         (["--agent-kwargs", "{"], "--agent-kwargs is not JSON"),
         (["--sandbox-config", "[]"], "--sandbox-config must be a JSON object"),
         (["--verifier-timeout", "0"], "time-outs must be positive seconds: verifier_s"),

@@ -14,17 +14,11 @@ from harborrl_agent_server.settings import Settings
 from support.agent_server import MARKS
 from support.agent_tasks import write_task
 from support.held_trials import Gate
-from support.server_process import asked, process
+from support.server_process import asked, free_port, process
 
 pytestmark = MARKS
 
 SECRET = "correct-horse-battery"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 async def until_running(client: httpx.AsyncClient, url: str) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def test_lists_and_minutes_do_not_grow_for_ever() -> None:
 def test_the_whole_state_is_the_change_from_nothing_and_goes_into_json() -> None:
     state = look(NOTHING, running("a"), finished=(ended("b"),))
     whole = json.loads(json.dumps(changes(NOTHING, state), allow_nan=False))
-    assert whole["server"] == {"status": "ok", "capacity": 4, "in_flight": 1, "queued": 0, "leaked": 0}
+    alone = {"workers": 1, "silent": []}
+    assert whole["server"] == {"status": "ok", "capacity": 4, "in_flight": 1, "queued": 0, "leaked": 0, **alone}
     assert [row["id"] for row in whole["live"]["set"]] == ["a"]
 
 

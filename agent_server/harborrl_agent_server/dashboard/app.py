@@ -66,6 +66,7 @@ def facts(settings: Settings, version: str, access: Access) -> dict[str, Any]:
         "version": version,
         "budgets": asdict(settings.budgets),
         "total": settings.budgets.total(),
+        "workers": settings.workers,
         "guarded": not access.is_open,
     }
 

@@ -14,7 +14,10 @@ from harborrl_agent_server.snapshot import Snapshot
 LOG = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the runs: one pass over them, whoever watches."""
+"""Between two looks at the runs while somebody watches: one pass over them, or one question to each worker."""
+
+IDLE_SECONDS = 5.0
+"""Between two looks while nobody watches: of the last 200 trials that a process remembers, none is missed so."""
 
 STEPS_SECONDS = 10.0
 """Between two looks at the trainer's records, while somebody watches."""
@@ -61,6 +64,7 @@ class Feed:
         self._steps_due = 0.0
         self._reading: asyncio.Future[tuple[StepReward, ...]] | None = None
         self._news = asyncio.Event()
+        self._watched = asyncio.Event()
         self.closed = False
 
     async def follow(self) -> None:
@@ -75,6 +79,8 @@ class Feed:
                     LOG.exception("the dashboard could not look at the runs")
                 complained = True
             await self._pause(LOOK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._watched.wait(), IDLE_SECONDS - LOOK_SECONDS)
 
     async def look(self) -> None:
         now = self._clock()
@@ -101,6 +107,7 @@ class Feed:
     def close(self) -> None:
         """Every open stream ends: a server that leaves must not wait for its pages."""
         self.closed = True
+        self._watched.set()
         self._tell()
 
     def whole(self) -> Event:
@@ -111,6 +118,7 @@ class Feed:
         if self.watchers >= WATCHERS:
             raise TooManyWatchersError
         self.watchers += 1
+        self._watched.set()
         try:
             if self.watchers == 1:
                 self._steps_due = 0.0
@@ -128,3 +136,5 @@ class Feed:
                     yield "change", {"now": now, **found}
         finally:
             self.watchers -= 1
+            if not self.watchers and not self.closed:
+                self._watched.clear()

@@ -1,4 +1,4 @@
-"""The dashboard as a second listener of the server's process."""
+"""The dashboard as a second listener of the server's process; of its dispatcher, where there are workers."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from typing import override
 import uvicorn
 
 from harborrl_agent_server.dashboard.app import create_dashboard
-from harborrl_agent_server.dashboard.feed import Feed
+from harborrl_agent_server.dashboard.feed import Feed, Source
 from harborrl_agent_server.dashboard.redaction import Redactor, secrets_of
 from harborrl_agent_server.dashboard.steps import StepRecords
 from harborrl_agent_server.dashboard.trials import TrialReader
@@ -33,21 +33,24 @@ CLOSE_SECONDS = 2
 class RunsSource:
     """The runs of this process."""
 
-    def __init__(self, runs: Runs, redact: Redactor) -> None:
+    def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._redact = redact
 
     async def look(self) -> tuple[str, Snapshot]:
-        runs = self._runs
-        for run in runs.live:
-            self._redact.learn(run.request.api_key)
-        seen = runs.snapshot()
-        return "draining" if runs.draining else "degraded" if seen.leaked else "ok", seen
+        return self._runs.status(), self._runs.snapshot()
+
+
+def redactor(settings: Settings) -> Redactor:
+    """It is to learn the API keys of requests as they come."""
+    return Redactor([settings.admin_secret, *secrets_of(os.environ)])
 
 
 def bound(settings: Settings) -> socket.socket | None:
-    """The dashboard's socket, None without a dashboard; taken early, for uvicorn would end the process over it."""
-    if not settings.dashboard_port:
+    """The dashboard's socket, None without a dashboard; taken early, for uvicorn would end the process over it.
+
+    A worker has none: its dispatcher's shows the trials of all.
+    """
+    if not settings.dashboard_port or settings.worker is not None:
         return None
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -68,14 +71,15 @@ class Listener(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def showing(runs: Runs, settings: Settings, listening: socket.socket | None, version: str) -> AsyncIterator[None]:
+async def showing(
+    source: Source, redact: Redactor, settings: Settings, listening: socket.socket | None, version: str
+) -> AsyncIterator[None]:
     """The dashboard is up inside; without a socket nothing of it exists."""
     if listening is None:
         yield
         return
-    redact = Redactor([settings.admin_secret, *secrets_of(os.environ)])
     threads = ThreadPoolExecutor(READERS, thread_name_prefix="dashboard")
-    feed = Feed(RunsSource(runs, redact), StepRecords(settings.trials_dir.parent).look, threads=threads)
+    feed = Feed(source, StepRecords(settings.trials_dir.parent).look, threads=threads)
     reader = TrialReader(settings.trials_dir, settings.tasks_dir, redact)
     app = create_dashboard(settings, feed, reader, threads, version)
     listener = Listener(

@@ -30,6 +30,9 @@ class Server:
     queued: int
     leaked: int
     """Trials of which something is still left."""
+    workers: int = 1
+    silent: tuple[int, ...] = ()
+    """Workers that do not answer now: what is shown of their trials is what they said last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Live:
     agent_spent: float | None
     """Seconds that the agent's phase took, once it is over."""
     trial: str | None
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Ended:
     """From the request to the answer, the queue included."""
     at: float
     trial: str | None
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,9 @@ def after(state: State, seen: Snapshot, *, status: str, now: float, steps: tuple
     """The state that follows from a look at the runs; what has not changed stays the very same object."""
     new = [ended_row(view, now) for view in reversed(seen.finished) if view.id not in state.ended]
     return State(
-        server=Server(status, seen.capacity, seen.in_flight, seen.queued, seen.leaked),
+        server=Server(
+            status, seen.capacity, seen.in_flight, seen.queued, seen.leaked, workers=seen.workers, silent=seen.silent
+        ),
         live={view.id: live_row(view, state.live.get(view.id), now) for view in seen.live},
         ended=_with_new(state.ended, new),
         outcomes=dict(seen.outcomes),
@@ -147,6 +154,7 @@ def live_row(view: RunView, before: Live | None, now: float) -> Live:
         agent_since=round(now - view.agent_age_s, 2) if acts and view.agent_age_s is not None else None,
         agent_spent=round(view.agent_age_s, 2) if not acts and view.agent_age_s is not None else None,
         trial=view.trial_name,
+        worker=view.worker,
     )
 
 
@@ -163,6 +171,7 @@ def ended_row(view: RunView, now: float) -> Ended:
         seconds=round(view.age_s, 2),
         at=round(now - (view.ended_s_ago or 0.0), 2),
         trial=view.trial_name,
+        worker=view.worker,
     )
 
 

@@ -1,7 +1,7 @@
 """The routes of a server, over its workers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import httpx
 from fastapi import FastAPI
@@ -17,7 +17,7 @@ from harborrl_agent_server.app import VERSION, body_of, demand_bearer, parsed
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health
 from harborrl_agent_server.dispatch import merging
 from harborrl_agent_server.dispatch.asking import any_is_up, bearer, told
-from harborrl_agent_server.dispatch.choosing import worker_for
+from harborrl_agent_server.dispatch.choosing import request_of, worker_for
 from harborrl_agent_server.dispatch.counters import Counters
 from harborrl_agent_server.dispatch.forwarding import Forwarded
 from harborrl_agent_server.dispatch.ledger import Ledger
@@ -31,8 +31,16 @@ FLUSH = httpx.Timeout(8.5, connect=3)
 """Seconds: above the 8 that a worker waits for its own cancelled trials, below what another server waits for us."""
 
 
-def create_app(settings: Settings, workers: Workers, peers: Peers, *, slots: Slots, metrics: Metrics) -> FastAPI:
-    """`slots` are those of the whole pod, `metrics` the dispatcher's own."""
+def create_app(
+    settings: Settings,
+    workers: Workers,
+    peers: Peers,
+    *,
+    slots: Slots,
+    metrics: Metrics,
+    learn: Callable[[str], object] = len,
+) -> FastAPI:
+    """`slots` are those of the whole pod, `metrics` the dispatcher's own; `learn` is told the API key of each run."""
     app = FastAPI(title="HarborRL agent server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.post("/run")
@@ -40,7 +48,10 @@ def create_app(settings: Settings, workers: Workers, peers: Peers, *, slots: Slo
         if settings.guard_run:
             demand_bearer(settings, request)
         body = await body_of(request)
-        return Forwarded(workers.children[worker_for(body, len(workers.children))].client, request, body)
+        wanted = request_of(body)
+        if wanted is not None:
+            learn(wanted.api_key)
+        return Forwarded(workers.children[worker_for(wanted, len(workers.children))].client, request, body)
 
     @app.post("/flush")
     async def flush(request: Request) -> FlushResponse:

@@ -12,7 +12,9 @@ import httpx
 from fastapi import FastAPI
 
 from harborrl_agent_server.admission import Slots, Starts
+from harborrl_agent_server.dashboard.serving import bound, redactor, showing
 from harborrl_agent_server.dispatch.app import create_app, gateway_app
+from harborrl_agent_server.dispatch.watching import WorkersSource
 from harborrl_agent_server.dispatch.workers import Workers
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway import address_of, opened, serving
@@ -40,6 +42,7 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
     stopping = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stopping.set)
+    dashboard, redact = bound(settings), redactor(settings)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
         await stack.enter_async_context(beating(beat))
@@ -53,8 +56,10 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
         await started(workers, stopping)
         if not stopping.is_set():
             metrics = await stack.enter_async_context(timed())
-            app = create_app(settings, workers, Peers(settings, client), slots=slots, metrics=metrics)
-            await listen(settings, app, workers, stopping)
+            peers, source = Peers(settings, client), WorkersSource(workers, slots, settings)
+            app = create_app(settings, workers, peers, slots=slots, metrics=metrics, learn=redact.learn)
+            show = showing(source, redact, settings, dashboard, app.version)
+            await listen(settings, app, workers, stopping, show)
 
 
 @contextlib.asynccontextmanager
@@ -91,7 +96,13 @@ async def started(workers: Workers, stopping: asyncio.Event) -> None:
         starting.cancel()
 
 
-async def listen(settings: Settings, app: FastAPI, workers: Workers, stopping: asyncio.Event) -> None:
+async def listen(
+    settings: Settings,
+    app: FastAPI,
+    workers: Workers,
+    stopping: asyncio.Event,
+    show: contextlib.AbstractAsyncContextManager[None],
+) -> None:
     """Serve until a signal; then the workers answer every run, and the last connection is closed after them."""
     server = Server(config_of(app, settings))
     serving = asyncio.ensure_future(server.serve())
@@ -99,8 +110,9 @@ async def listen(settings: Settings, app: FastAPI, workers: Workers, stopping: a
     told = asyncio.ensure_future(stopping.wait())
     await announced(server, serving)
     if server.started:
-        await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
-        await workers.leave()
+        async with show:
+            await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
+            await workers.leave()
     server.should_exit = True
     told.cancel()
     await serving

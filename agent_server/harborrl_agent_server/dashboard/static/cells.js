@@ -9,8 +9,11 @@ const NEAR = 0.8;
 
 export function taskCell(row) {
   const name = row.trial ? h("a", { href: `/trials/${row.trial}`, class: "mono task" }, row.task) : h("span", { class: "mono task" }, row.task);
-  return h("td", { class: "c-task", role: "cell" }, name, h("span", { class: "sub mono" }, row.trial ? row.trial.slice(-12) : row.id));
+  return h("td", { class: "c-task", role: "cell" }, name, h("span", { class: "sub mono" }, (row.trial ? row.trial.slice(-12) : row.id) + onWorker(row)));
 }
+
+/** Where the server has several processes: which one has the trial. */
+export const onWorker = (row) => (row.worker === null ? "" : ` · worker ${row.worker}`);
 
 export function meter(label) {
   const [spent, limit, flag] = [h("span", { class: "spent" }), h("span", { class: "of" }), h("span", { class: "flag" })];

@@ -40,13 +40,22 @@ addEventListener("popstate", () => show(true));
 
 const STATUS = {
   ok: ["Serving", "ok", "graded"], draining: ["Draining: takes no new trials", "warn", "limit"],
-  degraded: ["Degraded: something is left of ended trials", "bad", "infra"], starting: ["Starting", "warn", "waiting"],
+  degraded: ["Degraded", "bad", "infra"], starting: ["Starting", "warn", "waiting"],
 };
+
+/** Why a server is degraded; workers that are silent may be the whole of it. */
+function reasons({ leaked, silent }) {
+  const found = [];
+  if (silent.length) found.push(`${silent.length === 1 ? "worker" : "workers"} ${silent.join(", ")} ${silent.length === 1 ? "does" : "do"} not answer`);
+  if (leaked || !silent.length) found.push("something is left of ended trials");
+  return `: ${found.join("; ")}`;
+}
 
 function showStatus() {
   const status = document.getElementById("status");
-  const [text, tone, shape] = store.connection === "live" ? (STATUS[store.server.status] ?? [store.server.status, "warn", "limit"])
+  const [said, tone, shape] = store.connection === "live" ? (STATUS[store.server.status] ?? [store.server.status, "warn", "limit"])
     : store.connection === "lost" ? ["Connection lost, trying again", "bad", "infra"] : ["Connecting", "warn", "waiting"];
+  const text = said === "Degraded" ? said + reasons(store.server) : said;
   if (status.dataset.said === text) return;
   status.dataset.said = text;
   status.dataset.tone = tone;

@@ -5,7 +5,7 @@ const LATE_SECONDS = 25;
 
 export const store = {
   facts: null,
-  server: { status: "starting", capacity: 0, in_flight: 0, queued: 0, leaked: 0 },
+  server: { status: "starting", capacity: 0, in_flight: 0, queued: 0, leaked: 0, workers: 1, silent: [] },
   live: new Map(),
   ended: [],
   outcomes: {},

@@ -1,6 +1,6 @@
 // Trials that run, trials that wait, and trials that have ended.
 
-import { agentSeconds, measure, meter, phaseCell, showPhase, taskCell, trialSeconds } from "./cells.js";
+import { agentSeconds, measure, meter, onWorker, phaseCell, showPhase, taskCell, trialSeconds } from "./cells.js";
 import { attribute, follow, h, icon, put } from "./dom.js";
 import { now, store } from "./store.js";
 import { FAMILIES, PHASES, WAY, ago, duration, moment, number, words } from "./words.js";
@@ -10,7 +10,7 @@ const PAGE = 12;
 export const filter = { text: "", family: "" };
 
 const matches = (row) =>
-  !filter.text || `${row.task} ${row.trial ?? ""} ${row.session ?? ""} ${row.agent} ${PHASES[row.phase] ?? row.phase ?? words(row.status)}`.toLowerCase().includes(filter.text);
+  !filter.text || `${row.task} ${row.trial ?? ""} ${row.session ?? ""} ${row.agent} ${PHASES[row.phase] ?? row.phase ?? words(row.status)}${onWorker(row)}`.toLowerCase().includes(filter.text);
 
 const COLUMNS = [
   { name: "Task", by: (row) => row.task },
