@@ -31,7 +31,6 @@ from harborrl_operator.secret_checks import environment_is_free, environment_lea
 from harborrl_operator.server_checks import (
     agent_is_allowed,
     agent_is_known,
-    dashboard_sees_every_worker,
     image_template_is_known,
     own_server_heeds_every_field,
     workers_have_slots,
@@ -167,7 +166,6 @@ CHECKS: Sequence[Check] = (
     agent_is_known,
     agent_is_allowed,
     workers_have_slots,
-    dashboard_sees_every_worker,
     image_template_is_known,
     own_server_heeds_every_field,
     allocator_has_what_it_needs,

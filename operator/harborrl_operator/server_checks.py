@@ -102,18 +102,6 @@ def workers_have_slots(job: ResolvedJob, _: Observed) -> Verdict | None:
     )
 
 
-def dashboard_sees_every_worker(job: ResolvedJob, _: Observed) -> Verdict | None:
-    """The server would end at its start: each worker knows its own trials."""
-    server = job.spec.agent_server
-    if server.url or server.workers == 1 or not server.dashboard_port:
-        return None
-    return Verdict(
-        Reason.FIELD_UNSUPPORTED,
-        f"agentServer.dashboardPort shows the trials of one process and agentServer.workers is {server.workers}. Set"
-        " workers to 1, or leave dashboardPort out and read the metrics.",
-    )
-
-
 def image_template_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
     """I10, for a server of ours: one that meets such a template ends at its start, before any preflight."""
     template = job.spec.agent_server.sandbox.images.template

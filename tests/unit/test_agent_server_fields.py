@@ -26,12 +26,6 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "WorkersExceedSlots",
         "agentServer.workers is 9 and agentServer.maxConcurrent 8",
     ),
-    (
-        "a dashboard of one of several workers",
-        {"workers": 2, "dashboardPort": 8080},
-        "FieldUnsupported",
-        "agentServer.dashboardPort shows the trials of one process and agentServer.workers is 2",
-    ),
     ("a template that nobody claims", {"sandbox.claims.template": "python"}, "AllocatorMismatch", "makes no claims"),
     (
         "claims of no template",
@@ -93,6 +87,7 @@ def test_is_refused_before_anything_starts(changes: dict[str, Any], reason: str,
     [
         {"allowedAgents": ["nop", "bash"]},
         {"workers": 8},
+        {"workers": 2, "dashboardPort": 8080},
         {"startConcurrency": 0},
         {"sandbox": {"allocator": "agent-sandbox", "claims": {"template": "python"}, "warmPool": {"size": 1}}},
         {"sandbox.warmPool": {"size": 2, "images": 1}},

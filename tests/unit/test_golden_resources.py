@@ -51,8 +51,9 @@ def test_a_job_becomes_exactly_these_objects(case: str, pytestconfig: pytest.Con
         golden.check(pytestconfig, f"operator/{case}/{name}.yaml", value)
 
 
-def test_a_dashboard_is_a_port_of_the_pod_and_no_service_leads_to_it() -> None:
-    job = resolve(hrl.job({"agentServer": {"dashboardPort": 8080}}), hrl.SETTINGS)
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_dashboard_is_a_port_of_the_pod_and_no_service_leads_to_it(workers: int) -> None:
+    job = resolve(hrl.job({"agentServer": {"dashboardPort": 8080, "workers": workers}}), hrl.SETTINGS)
     claims = {volume.pvc: hrl.claim(volume.pvc) for volume in job.volumes.values()}
     container = deployment(job, claims)["spec"]["template"]["spec"]["containers"][0]
     assert {"name": "dashboard", "containerPort": 8080} in container["ports"]

@@ -28,8 +28,7 @@ class AgentServerSpec(Model):
     """Trials at once. Unset: exactly what the job keeps in flight. Below that the job is refused."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes of the server, which share its slots. Default 1: one holds hundreds of trials on one processor. More
-    need as many processors in `resources`; above `maxConcurrent` some would have no slot, which is refused, as is a
-    dashboard beside them."""
+    need as many processors in `resources`; above `maxConcurrent` some would have no slot, which is refused."""
     start_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 16
     """Sandboxes that are made at once. Default 16: hundreds together are slow for all of them at the API server, the
     registry and the nodes. The rest waits in its slot, before `environmentStartSeconds` begin. 0: no limit."""
@@ -58,8 +57,8 @@ class AgentServerSpec(Model):
     reward_key: Annotated[str, Field(min_length=1, max_length=128, json_schema_extra=TEXT)] | None = None
     """Which key of a multi-key reward counts. Unset: rewards must have one key."""
     dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port of the server's read-only dashboard; 0: off. Reach it with `kubectl port-forward`: no NetworkPolicy opens
-    it. It asks for the secret of `adminSecretRef` where there is one."""
+    """Port of the server's read-only dashboard, one for all workers; 0: off. Reach it with `kubectl port-forward`: no
+    NetworkPolicy opens it. It asks for the secret of `adminSecretRef` where there is one."""
     admin_secret_ref: SecretRef | None = None
     """Secret that `/flush` demands. Unset: no secret. The trainer's pods hold it too: it cannot change while an attempt
     runs."""
