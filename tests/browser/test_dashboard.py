@@ -103,6 +103,26 @@ async def test_the_servers_state_is_words_and_not_a_colour_alone(
     await page.until(f"document.getElementById('status').innerText.includes({said!r})")
 
 
+async def test_of_several_workers_the_page_says_which_has_a_trial_and_which_is_silent(page: Page, board: Board) -> None:
+    assert "worker" not in await page.evaluate("document.getElementById('main').innerText")
+    board.workers, board.silent, board.status = 3, (0, 2), "degraded"
+    board.live = [running("one", worker=0), running("two", worker=2), running("three", Phase.QUEUED, worker=1)]
+    board.finished.insert(0, ended("four", "ServerError", reward=None, worker=1, cause="worker_lost"))
+    await page.until("document.getElementById('status').innerText === 'Degraded: workers 0, 2 do not answer'")
+    assert ["worker 0" in row for row in await rows(page, "live")] == [True, False]
+    assert "worker 1" in (await rows(page, "queue"))[0]
+    lost = (await rows(page, "ended"))[0]
+    assert all(part in lost for part in ("Server error", "worker lost", "worker 1"))
+    board.silent, board.leaked = (2,), 1
+    await page.until(
+        "document.getElementById('status').innerText.includes('worker 2 does not answer; something is left')"
+    )
+    await page.press("/")
+    await page.write("worker 2")
+    await page.until("document.querySelectorAll('.live tbody tr').length === 1")
+    assert "task-two" in (await rows(page, "live"))[0]
+
+
 async def test_a_trial_is_opened_and_left_by_keyboard(page: Page) -> None:
     await page.press("j")
     await page.press("j")

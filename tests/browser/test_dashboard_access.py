@@ -71,7 +71,7 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
     steps.parent.mkdir(parents=True)
     steps.write_text("".join(json.dumps({"rollout_id": n, "reward": n / 9, "kept": True}) + "\n" for n in range(9)))
     board = Board(
-        live=[running("a", agent_age_s=5000.0), running("b", Phase.CANCELLING), running("q", Phase.QUEUED)],
+        live=[running("a", agent_age_s=5000.0, worker=11), running("b", Phase.CANCELLING), running("q", Phase.QUEUED)],
         finished=[ended("done"), *(ended(name, name, reward=None) for name in OUTCOMES)],
         outcomes=dict.fromkeys(OUTCOMES, 1),
     )

@@ -31,12 +31,22 @@ class Board:
     capacity: int = 8
     leaked: int = 0
     status: str = "ok"
+    workers: int = 1
+    silent: tuple[int, ...] = ()
 
     async def look(self) -> tuple[str, Snapshot]:
         queued = sum(view.phase is Phase.QUEUED for view in self.live)
         taken = len(self.live) - queued
         return self.status, Snapshot(
-            tuple(self.live), tuple(self.finished), self.outcomes, self.capacity, taken, queued, self.leaked
+            tuple(self.live),
+            tuple(self.finished),
+            self.outcomes,
+            self.capacity,
+            taken,
+            queued,
+            self.leaked,
+            workers=self.workers,
+            silent=self.silent,
         )
 
 
