@@ -68,7 +68,7 @@ class Runs:
         """No new runs: those that are live are about to be cancelled, or the last that this server will see."""
         self.sessions = SessionWatch(gateway.new_client(), settings.session_look_s)
         self.reaper = Reaper(self._enter, settings.budgets)
-        self.learn: Callable[[str], object] = len
+        self.learn: Callable[[str], object] = lambda _: None
         """Told the API key of each new run: whoever shows what trials leave must know what to hide."""
         self._clock = clock
         self._finished: deque[Run] = deque(maxlen=REMEMBERED)

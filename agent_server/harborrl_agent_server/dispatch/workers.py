@@ -1,6 +1,7 @@
 """The worker processes: started, watched, started again when they die, told to go together."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -13,14 +14,12 @@ from typing import Any
 
 import httpx
 
+from harborrl_agent_server.dispatch.lives import FIRST_PAUSE, Signs, pause_after
 from harborrl_agent_server.errors import StartupError
-from harborrl_agent_server.guard import HUNG_SECONDS, LOOK_SECONDS, Silence
+from harborrl_agent_server.guard import LOOK_SECONDS
 from harborrl_agent_server.settings import WORKER, Worker
 
 LOG = logging.getLogger(__name__)
-
-AGAIN_SECONDS = 1.0
-"""Before a worker that died is started again."""
 
 LOOK = httpx.Timeout(3)
 """Seconds for a worker to say how it is: below the 5 s in which a probe of the kubelet wants its answer."""
@@ -46,11 +45,11 @@ class Child:
         """How many processes have sat here, the present one included."""
         self._process: Process | None = None
         self._is_to_go = False
-        self._silence = Silence(HUNG_SECONDS)
+        self._signs = Signs(time.monotonic())
 
     async def run(self) -> int:
         """One process, from its start to its exit code."""
-        self._silence = Silence(HUNG_SECONDS)
+        self._signs = Signs(time.monotonic())
         self.life += 1
         self._process = await asyncio.create_subprocess_exec(*self._argv, env=self._environ)
         if self._is_to_go:
@@ -58,14 +57,16 @@ class Child:
         return await self._process.wait()
 
     def heard(self) -> None:
-        now = time.monotonic()
-        self._silence.told_to_go(now)  # it is watched from its first word on
-        self._silence.heard(now)
+        self._signs.heard(time.monotonic())
 
     def end_if_it_hangs(self) -> None:
-        if self._silence.is_too_long(time.monotonic()):
-            LOG.error("worker %d hangs for %.0f s; killed", self.worker.index, HUNG_SECONDS)
+        if self.is_running and self._signs.are_missing(time.monotonic()):
+            LOG.error("worker %d gives no sign of life for %.0f s; killed", self.worker.index, self._signs.limit_s)
             self.send(signal.SIGKILL)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     def leave(self) -> None:
         """Also a process that is just being started."""
@@ -73,7 +74,7 @@ class Child:
         self.send(signal.SIGTERM)
 
     def send(self, sign: signal.Signals) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self.is_running:
             self._process.send_signal(sign)
 
     async def is_up(self) -> bool:
@@ -93,6 +94,7 @@ class Workers:
         self.leaving = False
         self._lives: list[asyncio.Task[None]] = []
         self._first_end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._told_to_go = asyncio.Event()
 
     def heard(self, index: int) -> None:
         if 0 <= index < len(self.children):
@@ -114,14 +116,19 @@ class Workers:
                 await asyncio.sleep(0.1)
 
     async def _live(self, child: Child) -> None:
+        pause = FIRST_PAUSE
         while not self.leaving:
+            began = time.monotonic()
             code = await child.run()
             if not self._first_end.done():
                 self._first_end.set_result(code)
             if self.leaving:
                 return
-            LOG.error("worker %d ended with %d; its trials are lost, and it is started again", child.worker.index, code)
-            await asyncio.sleep(AGAIN_SECONDS)
+            pause = pause_after(time.monotonic() - began, pause)
+            said = "worker %d ended with %d; its trials are lost, and it is started again in %.0f s"
+            LOG.error(said, child.worker.index, code, pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._told_to_go.wait(), pause)
 
     async def watch(self) -> None:
         while True:
@@ -132,6 +139,7 @@ class Workers:
     async def leave(self) -> None:
         """Tell all to go; returns when they have gone, each as it leaves by itself."""
         self.leaving = True
+        self._told_to_go.set()
         for child in self.children:
             child.leave()
         await asyncio.gather(*self._lives, return_exceptions=True)
