@@ -39,6 +39,20 @@ class TimesOutAtStart(Foreign):
         raise TimeoutError("the cloud is slow today")
 
 
+class OwnNames(Foreign):
+    """Harbor's own calls would fit it, by position."""
+
+    @override
+    async def upload_dir(self, source: Path | str, target_dir: str) -> None:
+        await super().upload_dir(source, target_dir)
+
+
+class Mistaken(Foreign):
+    @override
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        await super().upload_dir(source_dir, target_dir.no_such_thing)  # type: ignore[attr-defined] # the mistake
+
+
 class DeafAtStart(Foreign):
     """Heeds no cancellation until the test lets it go."""
 

@@ -116,6 +116,7 @@ async def test_a_sandbox_that_its_class_cannot_stop_is_counted_and_tried_again(t
         (f"{foreign_sandboxes.__name__}:Nowhere", r"cannot be imported \(AttributeError"),
         (f"{foreign_sandboxes.__name__}:NOT_A_CLASS", "no subclass of harbor.environments.base.BaseEnvironment"),
         (f"{foreign_sandboxes.__name__}:HalfWritten", "lacks .*exec.*start"),
+        (f"{foreign_sandboxes.__name__}:OwnNames", "upload_dir takes no source_dir, as Harbor's own does"),
         (f"{foreign_sandboxes.__name__}:Unprepared", r"CLOUD_TOKEN is not set. Set it\.$"),
     ],
 )
@@ -167,3 +168,11 @@ async def test_a_download_that_fails_in_a_living_sandbox_is_the_verifiers_troubl
     async with stage(tasks, replies("TASK_DONE"), provider=provider) as server:
         answer = await server.run()
     assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0), answer
+
+
+async def test_a_mistake_in_the_class_is_no_zero(tasks: Path) -> None:
+    provider = await opened(tasks, foreign_sandboxes.Mistaken)
+    async with stage(tasks, replies("TASK_DONE"), provider=provider) as server:
+        answer = await server.run()
+    assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxLost", True), answer
+    assert "AttributeError: 'str' object has no attribute 'no_such_thing'" in answer["message"]

@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import inspect
 import logging
+from collections.abc import Callable
 
 from harbor.environments.base import BaseEnvironment
 from harbor.models.trial.config import EnvironmentConfig
@@ -16,6 +17,9 @@ from harborrl_agent_server.settings import Settings
 LOG = logging.getLogger(__name__)
 
 PREFLIGHT_SECONDS = 60.0
+
+CALLED = ("start", "stop", "exec", "upload_file", "upload_dir", "download_file", "download_dir")
+"""Of Harbor's interface, with all arguments by name."""
 
 CHOSEN = "Chosen"
 """The name in `hosted` under which Harbor finds the class."""
@@ -33,7 +37,20 @@ def environment_class(import_path: str) -> type[BaseEnvironment]:
     if inspect.isabstract(found):
         lacks = ", ".join(sorted(found.__abstractmethods__))
         raise StartupError(f"--sandbox {import_path} lacks {lacks}: name a whole environment")
+    for method in CALLED:
+        missing = parameters_missing(getattr(found, method), getattr(BaseEnvironment, method))
+        if missing:
+            raise StartupError(f"--sandbox {import_path}: {method} takes no {', '.join(missing)}, as Harbor's own does")
     return found
+
+
+def parameters_missing(own: Callable[..., object], harbors: Callable[..., object]) -> list[str]:
+    """Those that a method is called with by name."""
+    takes = inspect.signature(own).parameters.values()
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in takes):
+        return []
+    named = {parameter.name for parameter in takes if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY}
+    return [name for name in inspect.signature(harbors).parameters if name not in named]
 
 
 class HostedProvider:

@@ -38,6 +38,9 @@ PROBE_SECONDS = 20.0
 
 KILLED = 137
 
+OWN_MISTAKES = (TypeError, AttributeError, NameError, NotImplementedError)
+"""Of the class's code: nothing that a policy or a verifier does in a sandbox ends in one of them."""
+
 GUARDED: ContextVar[bool] = ContextVar("harborrl_guarded", default=False)
 """Within a call that is guarded already."""
 
@@ -99,7 +102,7 @@ class Hosting:
 
     async def _broken_off(self, error: Exception) -> ExecResult:
         """While an agent acts, it may have ended the way to its own command: a living sandbox makes it a failed one."""
-        if self._grading:
+        if self._grading or isinstance(error, OWN_MISTAKES):
             raise self._noted(SandboxTransportError(f"exec: {said(error)}")) from error
         await self._alive()
         self._scope.warnings.append(f"a command broke off: {said(error)}")
@@ -122,6 +125,8 @@ class Hosting:
             await within(TRANSFER_SECONDS, transfer)
         except SANDBOX_FAULTS as error:
             raise self._noted(error) from error
+        except OWN_MISTAKES as error:
+            raise self._noted(SandboxTransportError(f"transfer: {said(error)}")) from error
         except Exception as error:  # the class raises what it likes
             await self._alive()
             raise RuntimeError(said(error)) from error
