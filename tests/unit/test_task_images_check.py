@@ -205,7 +205,7 @@ async def test_the_command_resolves_every_task_as_the_server_does(tmp_path: Path
     assert f"{host}/team/mapped:1 {DIGEST}" in lines
     assert any(line.startswith(f"missing: {host}/team/verify:1 of apart") for line in lines)
     assert any("unresolved: - of apart: NoImage" in line for line in lines)
-    assert any("of broken: Harbor refuses its task.toml" in line for line in lines)
+    assert any("of broken: Harbor refuses its task.toml; correct it" in line for line in lines)
     assert lines[-1] == "2 of 5 images of 4 tasks"
 
 
@@ -222,7 +222,8 @@ async def test_json_is_one_document_and_all_found_is_success(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["check", "--tasks", "/nowhere/at/all"], "give the folder"),
+        (["check", "--tasks", "/nowhere/at/all"], "--tasks /nowhere/at/all: give the folder"),
+        (["check"], "neither --tasks nor HARBOR_TASKS_DIR names the folder"),
         (["check", "--tasks", "TASKS", "--sandbox-config", "{"], "--sandbox-config is not JSON"),
         (["check", "--tasks", "TASKS", "--sandbox-config", '{"images": {"template": "{name}"}}'], "images.template"),
         (["check", "--tasks", "TASKS", "--job", "TASKS/write-greeting/task.toml"], "--job"),
@@ -252,3 +253,14 @@ def test_a_server_that_starts_imports_nothing_of_it() -> None:
 
 def test_a_digest_outranks_a_tag() -> None:
     assert Reference("r", "a", tag="1", digest=DIGEST).manifest == DIGEST
+
+
+async def test_a_task_without_an_image_is_told_once_what_to_do(tmp_path: Path) -> None:
+    write_task(tmp_path, "made")
+    write_task(tmp_path, "plain")
+    (tmp_path / "plain/environment/Dockerfile").unlink()
+    code, output = await run("check", env={"HARBOR_TASKS_DIR": str(tmp_path)})
+    made, plain, _ = output.splitlines()
+    assert (code, made.count("--sandbox-image"), plain.count("--sandbox-image")) == (1, 1, 1), output
+    assert ("images build" in made, "images build" in plain) == (True, False)
+    assert "neither --tasks nor" in (await run("check", env={"HARBOR_TASKS_DIR": ""}))[1]

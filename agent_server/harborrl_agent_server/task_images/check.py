@@ -40,7 +40,6 @@ REMEDIES = {
     " that do not exist; sandboxes need agentServer.sandbox.images.pullSecrets besides",
     State.UNREACHABLE.value: "check the registry's address, the proxy and its certificate; --insecure-registry HOST for"
     " one without TLS",
-    "unresolved": "correct task.toml, agentServer.sandbox.images or --sandbox-image",
 }
 
 
@@ -58,7 +57,9 @@ async def check(found: Sequence[Wanted], registries: Registries) -> list[Finding
         try:
             reference = parsed(image)
         except BadReferenceError as error:
-            return Finding(image, whose, "unresolved", said=str(error))
+            return Finding(
+                image, whose, "unresolved", said=f"{error}; correct docker_image, images.map or images.template"
+            )
         if without_registry(reference):
             return Finding(image, whose, "local", said="loaded on the nodes, or not at all")
         async with gate:

@@ -43,13 +43,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser(prog="harborrl_agent_server images", description="Images of a folder of tasks.")
+    flags = argparse.ArgumentParser(
+        prog="python -m harborrl_agent_server images", description="Images of a folder of tasks."
+    )
     commands = flags.add_subparsers(dest="command", required=True)
     look = commands.add_parser("check", help="ask the registries whether every task's image is there")
     make = commands.add_parser("build", help="build every task's Dockerfile that no registry has yet")
     for command in (look, make):
         add = command.add_argument
-        add("--tasks", type=Path, default=os.environ.get("HARBOR_TASKS_DIR"), help="default: HARBOR_TASKS_DIR")
+        add("--tasks", type=Path, default=os.environ.get("HARBOR_TASKS_DIR") or None, help="default: HARBOR_TASKS_DIR")
         add("--sandbox-config", default="{}", metavar="JSON", help="as the server's own flag")
         add("--job", type=Path, metavar="FILE", help="a HarborRLJob; its agentServer.sandbox counts")
         add("--sandbox-image", default=None, help="image of tasks that name none, as the server's own flag")
@@ -65,8 +67,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def tasks_of(args: argparse.Namespace) -> list[Wanted]:
-    if args.tasks is None or not Path(args.tasks).is_dir():
-        raise StartupError(f"--tasks {args.tasks or ''}: give the folder that holds one Harbor task a directory")
+    if args.tasks is None:
+        raise StartupError(
+            "neither --tasks nor HARBOR_TASKS_DIR names the folder that holds one Harbor task a directory"
+        )
+    if not args.tasks.is_dir():
+        raise StartupError(f"--tasks {args.tasks}: give the folder that holds one Harbor task a directory")
     document = sandbox_of(args.job) if args.job else json_object("--sandbox-config", args.sandbox_config)
     try:
         config = SandboxConfig.model_validate(document)
@@ -78,7 +84,7 @@ def tasks_of(args: argparse.Namespace) -> list[Wanted]:
         raise StartupError(f"sandbox {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     if args.command == "build" and not config.images.template:
         raise StartupError("--template: how to call the images, such as registry.example/tasks/{task}:{hash}")
-    found = list(wanted(Path(args.tasks), config, args.sandbox_image))
+    found = list(wanted(args.tasks, config, args.sandbox_image))
     if not found:
         raise StartupError(f"--tasks {args.tasks}: no directory in it has a task.toml")
     return found

@@ -1,7 +1,7 @@
 """The images that a folder of tasks would run, by the server's own rule."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harbor.environments.definition import environment_content_hash
@@ -12,6 +12,8 @@ from harbor.models.task.verifier_mode import resolve_verifier_environment_defini
 from harborrl_agent_server.errors import SandboxStartError
 from harborrl_agent_server.sandboxes.images import TAG_HASH, SandboxConfig, image_names, image_of
 from harborrl_agent_server.tasks import INSTANCE_ID
+
+TO_BUILD = "`images build --template` builds its Dockerfile, the same template in agentServer.sandbox.images names it"
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,14 @@ def wanted(tasks_dir: Path, config: SandboxConfig, fallback: str | None) -> Iter
     """In the order of names; a folder without `task.toml` is no task."""
     for task in sorted(path for path in tasks_dir.iterdir() if (path / "task.toml").is_file()):
         if not INSTANCE_ID.fullmatch(task.name):
-            yield Wanted(task.name, task, problem="no instance_id can name it: letters, digits, '.', '_', '-'")
+            yield Wanted(
+                task.name, task, problem="no instance_id can name it; rename it: letters, digits, '.', '_', '-'"
+            )
             continue
         try:
             read = TaskConfig.model_validate_toml((task / "task.toml").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            yield Wanted(task.name, task, problem=f"Harbor refuses its task.toml: {first_line(error)}")
+            yield Wanted(task.name, task, problem=f"Harbor refuses its task.toml; correct it: {first_line(error)}")
             continue
         found = []
         for environment, folder, own_tests in environments(task, read):
@@ -76,7 +80,8 @@ def _image(
     try:
         image = image_of(environment, names, content, config, fallback)
     except SandboxStartError as error:
-        return Wanted(names[0], folder, problem=str(error))
+        found = Wanted(names[0], folder, problem=str(error))
+        return replace(found, problem=f"{error}; {TO_BUILD}") if found.buildable else found
     return Wanted(names[0], folder, image, named=named or not config.images.template)
 
 
