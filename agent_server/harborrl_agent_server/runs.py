@@ -172,11 +172,11 @@ class Runs:
         self.outcomes[answer.exit_status] += 1
         self.metrics.observe(answer)
         LOG.info(
-            "run %s %.130r: %s reward %s %s",
+            "run %s %.130r: %s, %s %s",
             run.id,
             run.request.instance_id,
             answer.exit_status,
-            answer.reward,
+            "no reward" if answer.infra_failure else f"reward {answer.reward:g}",
             answer.message or "",
         )
         if run.trial is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import math
 import subprocess
 from dataclasses import replace
@@ -51,6 +52,16 @@ async def test_the_oracle_is_refused_unless_the_server_allows_it(tasks: Path) ->
         answer = await server.run(agent_name="oracle")
     assert (answer["exit_status"], answer["infra_failure"]) == ("InvalidAgent", True)
     assert "--allow-oracle" in answer["message"]
+
+
+async def test_the_log_tells_a_zero_from_no_reward(tasks: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="harborrl_agent_server.runs")
+    async with stage(tasks, replies("")) as server:
+        await server.run(agent_name="nop")
+        await server.run(agent_name="nobody")
+    said = [record.getMessage().split(": ", 1)[1] for record in caplog.records if record.name.endswith(".runs")]
+    assert said[0].startswith("Submitted, reward 0")
+    assert said[1].startswith("InvalidAgent, no reward")
 
 
 async def test_an_agent_that_does_nothing_earns_a_zero_that_counts(tasks: Path) -> None:
