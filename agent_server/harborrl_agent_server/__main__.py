@@ -3,12 +3,23 @@
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from typing import NoReturn
 
 from harborrl_agent_server.guard import Beat, guarded
 
+NEEDED = ("harbor", "kubernetes", "fastapi", "uvicorn", "httpx", "prometheus_client")
+"""Of the extra `agent-server`, without which the package itself can be installed."""
+
 
 def main() -> int:
+    lacking = [name for name in NEEDED if find_spec(name) is None]
+    if lacking:
+        said = (
+            f"{', '.join(lacking)} not installed: pip install 'harborrl[agent-server]', in a checkout '.[agent-server]'"
+        )
+        print(f"harborrl_agent_server: {said}", file=sys.stderr)  # noqa: T201 - the one line that an operator reads
+        return 64
     if sys.argv[1:2] == ["images"]:
         from harborrl_agent_server.task_images import command  # noqa: PLC0415 - no server needs it
 
