@@ -37,5 +37,6 @@ async def need(environment: BaseEnvironment, agent: str, *names: str) -> None:
         missing = (result.stdout or "").strip() or ", ".join(names)
         raise SandboxStartError(
             "ToolMissing",
-            f"{agent} needs {missing} in the sandbox: add it to the task's image, or mount the tools at {BUNDLE}",
+            f"{agent} needs {missing} in the sandbox: add it to the task's image (--sandbox local: to this machine's "
+            f"PATH or the task's), or mount the tools at {BUNDLE}",
         )
