@@ -38,14 +38,22 @@ def not_admitted(run: Run, now: float, settings: Settings) -> RunResponse:
     elif run.cause is not None:
         answer = refusal(ExitStatus.ABORTED, f"cancelled while queued: {run.cause}")
     else:
-        answer = refusal(
-            ExitStatus.QUEUE_TIMEOUT,
-            f"no slot in {waited:.0f} s; a trial takes up to {settings.budgets.total():.0f} s "
-            f"of the client's {run.request.deadline_s:.0f} s; "
-            "raise --max-concurrent or --start-concurrency, send fewer trials at once, or wait longer",
-        )
+        answer = refusal(ExitStatus.QUEUE_TIMEOUT, too_late(waited, run.request.deadline_s or 0, settings))
     answer.phase_seconds["queue"] = round(waited, 3)
     return answer
+
+
+def too_late(waited: float, deadline_s: float, settings: Settings) -> str:
+    needed = settings.budgets.total()
+    if deadline_s < needed:
+        return (
+            f"a trial takes up to {needed:.0f} s, and its client waits {deadline_s:.0f} s (deadline_s), whether or not "
+            "a slot is free: raise the client's ceiling above the sum of the time-outs, or lower them"
+        )
+    return (
+        f"no slot in {waited:.0f} s; a trial takes up to {needed:.0f} s of the client's {deadline_s:.0f} s; "
+        "raise --max-concurrent or --start-concurrency, send fewer trials at once, or wait longer"
+    )
 
 
 def of_trial(run: Run, trial: TrialRun, settings: Settings) -> RunResponse:
