@@ -1,5 +1,6 @@
 """What the parts of one trial share although Harbor constructs them: carried by a context variable, not by files."""
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,6 +18,12 @@ class Sandbox(Protocol):
 
     left: bool
     """Whether the last try to remove it failed, or still goes on."""
+
+    def agent_begins(self) -> None:
+        """A phase of the agent's begins."""
+
+    def agent_ended(self, folders: Sequence[str]) -> None:
+        """It is over; Harbor will download `folders` next."""
 
     async def quiesce(self) -> None:
         """End every process of the agent, so that none can touch the grading."""

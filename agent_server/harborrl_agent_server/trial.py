@@ -10,7 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from harbor.models.task.config import TaskConfig as TaskDefinition
 from harbor.models.trial.config import AgentConfig, TaskConfig, TrialConfig, VerifierConfig
+from harbor.models.trial.paths import EnvironmentPaths
 from harbor.models.trial.result import TimingInfo, TrialResult
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
@@ -122,10 +124,14 @@ class TrialRun:
 
     async def _before_agent(self, _: TrialHookEvent) -> None:
         self.agent_started = True
+        for sandbox in self.scope.sandboxes:
+            sandbox.agent_begins()
         self._entered(Phase.RUNNING)
 
     async def _collecting(self, _: TrialHookEvent) -> None:
         self._entered(Phase.COLLECTING)
+        for sandbox in self.scope.sandboxes:
+            sandbox.agent_ended(collected(self.trial.task.config))
 
     async def _before_grading(self, _: TrialHookEvent) -> None:
         """No process of the agent may outlive its phase: it could rewrite the reward file after the tests."""
@@ -201,6 +207,13 @@ class TrialRun:
             (self.trial.paths.trial_dir / RECORD).write_text(json.dumps(record, indent=1))
         except OSError as error:
             LOG.warning("trial %s: run.json could not be written: %s", self.name, error)
+
+
+def collected(task: TaskDefinition) -> list[str]:
+    """The folders that Harbor downloads when the agent is done, if nothing changes them meanwhile."""
+    paths = EnvironmentPaths.for_os(task.environment.os)
+    collecting = [*task.verifier.collect, *(hook for step in task.steps or [] for hook in step.verifier.collect)]
+    return [str(paths.agent_dir), *([] if collecting else [str(paths.artifacts_dir)])]
 
 
 async def built(config: TrialConfig) -> Trial:

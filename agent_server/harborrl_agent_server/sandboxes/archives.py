@@ -37,6 +37,17 @@ def pack_directory(source: Path, archive: IO[bytes]) -> None:
             tar.add(child, arcname=child.name, filter=_owned_by_root)
 
 
+def pack_below_root(source: Path, target: str, archive: IO[bytes]) -> int:
+    """As `pack_directory`, by the names that the children have in `target` seen from `/`.
+
+    The size of the members in bytes, without the end of the archive: archives can be put one behind the other there.
+    """
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for child in sorted(source.iterdir()):
+            tar.add(child, arcname=f"{target.strip('/')}/{child.name}", filter=_owned_by_root)
+        return tar.offset
+
+
 def pack_file(source: Path, name: str, archive: IO[bytes]) -> None:
     with tarfile.open(fileobj=archive, mode="w") as tar:
         tar.add(source.resolve(), arcname=name, filter=_owned_by_root)

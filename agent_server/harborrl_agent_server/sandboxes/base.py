@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import tempfile
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, override
 from uuid import uuid4
@@ -108,6 +108,14 @@ class ShellSandbox(BaseEnvironment):
         self._stopped = True
         await self.destroy()
 
+    @abstractmethod
+    def agent_begins(self) -> None:
+        """As `scope.Sandbox` says."""
+
+    @abstractmethod
+    def agent_ended(self, folders: Sequence[str]) -> None:
+        """As `scope.Sandbox` says."""
+
     async def quiesce(self) -> None:
         """End every process but the sandbox's first, and empty /tests, before the verifier's files arrive.
 
@@ -127,6 +135,17 @@ class ShellSandbox(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         """Run a shell command. One that outlives `timeout_sec` is killed and returns 124, as Harbor expects."""
+        return await self._command(command, cwd, env, user, lambda argv, pid: self._run(argv, pid, timeout_sec))
+
+    async def _command(
+        self,
+        command: str,
+        cwd: str | None,
+        env: dict[str, str] | None,
+        user: str | int | None,
+        carry_out: Callable[[list[str], str], Awaitable[ExecResult]],
+    ) -> ExecResult:
+        """What `carry_out` makes of the command's arguments and the file for its process id."""
         token = f"/tmp/.harborrl-{uuid4().hex[:12]}"  # noqa: S108 - inside the sandbox
         directory = cwd or self.task_env_config.workdir
         merged, runs_as = self._merge_env(env), self._resolve_user(user)
@@ -137,7 +156,7 @@ class ShellSandbox(BaseEnvironment):
                 await self._write(f"{token}.sh", command.encode(errors="replace"))
                 how = commands.from_file(f"{token}.sh")
                 text = commands.script(how, cwd=directory, env=merged, user=runs_as)
-            return await self._run([commands.SHELL, "-c", text], f"{token}.pid", timeout_sec)
+            return await carry_out([commands.SHELL, "-c", text], f"{token}.pid")
 
         return await self._faults_noted(run)
 
@@ -219,6 +238,9 @@ class ShellSandbox(BaseEnvironment):
             pack = f"export LC_ALL=C; exec tar -cf - -C {shlex.quote(source_dir)} ."
             await self._download([commands.SHELL, "-c", pack], file)
             refused = await in_thread(archives.unpack, file, Path(target_dir), limit=TRANSFER_LIMIT)
+        self._warn_of(source_dir, refused)
+
+    def _warn_of(self, source_dir: str, refused: list[str]) -> None:
         if refused:
             self.scope.warnings.append(f"{source_dir}: left out unsafe names {', '.join(map(repr, refused[:5]))}")
 

@@ -107,5 +107,13 @@ def supervised(argv: list[str], pid_file: str) -> list[str]:
     return [SHELL, "-c", SUPERVISE, "harborrl", pid_file, *argv]
 
 
+COUNTS = "harborrl-counts"
+"""The name of a script that itself knows how much of its input it may read."""
+
+
+def counting(text: str) -> list[str]:
+    return [SHELL, "-c", text, COUNTS]
+
+
 def kill(pid_file: str) -> list[str]:
     return [SHELL, "-c", KILL, "harborrl", pid_file]

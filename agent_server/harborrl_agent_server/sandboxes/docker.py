@@ -21,6 +21,7 @@ from harborrl_agent_server.sandboxes.base import KILL_SECONDS, ShellSandbox
 from harborrl_agent_server.sandboxes.docker_harbor import ServedDocker
 from harborrl_agent_server.sandboxes.docker_provider import DockerProvider
 from harborrl_agent_server.sandboxes.images import image_of, resources_of
+from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.seals import Seal
 from harborrl_agent_server.sandboxes.streams import Capture, Sink
 from harborrl_agent_server.scope import CURRENT
@@ -41,8 +42,10 @@ SETTLE_SECONDS = 1.0
 """After a start that was cut off: how long the daemon may go on making what it was asked for."""
 
 
-class DockerSandbox(ShellSandbox, ServedDocker):
+class DockerSandbox(JoiningSandbox, ServedDocker):
     """`main` of a compose project. Files come and go through the daemon: nothing of this machine is mounted."""
+
+    quiesces_with_others = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         provider = CURRENT.get().provider
@@ -105,6 +108,7 @@ class DockerSandbox(ShellSandbox, ServedDocker):
         if self._task_owns is None or self._stopped:
             await super().quiesce()
             return
+        await self.settle()
         argv = [commands.SHELL, "-c", commands.QUIESCE_OTHERS, "harborrl", self._task_owns]
         await self._faults_noted(lambda: self._plain(argv, limit_s=KILL_SECONDS))
 

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,12 @@ class Hosting:
         refused = await in_thread(remove_ways_out, folder)
         if refused:
             self._scope.warnings.append(f"left out unsafe names {', '.join(map(repr, refused[:5]))}")
+
+    def agent_begins(self) -> None:
+        """Harbor's calls go to the class as they come."""
+
+    def agent_ended(self, folders: Sequence[str]) -> None:
+        """As above."""
 
     async def quiesce(self) -> None:
         """End every process that came after the start, and empty /tests. One that was stopped has neither."""

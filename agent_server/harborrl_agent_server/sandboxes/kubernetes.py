@@ -16,8 +16,8 @@ from harborrl_agent_server.errors import (
 )
 from harborrl_agent_server.sandboxes.accelerators import gpu_placement
 from harborrl_agent_server.sandboxes.allocating import Lease, Pod, obtained
-from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.images import TAG_HASH, image_names, image_of, resources_of
+from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
 from harborrl_agent_server.sandboxes.pods import IMAGE_ASKED, sandbox_name, sandbox_pod
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
@@ -30,7 +30,7 @@ OWN_SHARE = 0.95
 """Of a task's `build_timeout_sec`, after which Harbor ends the start without a reason."""
 
 
-class KubernetesSandbox(ShellSandbox):
+class KubernetesSandbox(JoiningSandbox):
     """One trial's pod."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -153,6 +153,7 @@ class KubernetesSandbox(ShellSandbox):
             return  # Harbor goes back to the first phase's network whatever became of the sandbox
         if self.network.reach.restricted:
             await self.quiesce()
+        await self.settle()
         trusted, self._touched = not self._touched, True
         reaches = partial(self._reached, trusted=trusted)
         switch = partial(self.network.switch, network_policy, pod=self.name, reaches=reaches, trusted=trusted)

@@ -18,7 +18,7 @@ from harbor.models.trial.config import EnvironmentConfig
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError, StartupError
 from harborrl_agent_server.sandboxes import commands
-from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
 from harborrl_agent_server.sandboxes.spawner import NICENESS
 from harborrl_agent_server.sandboxes.streams import Sink
@@ -56,7 +56,7 @@ HOLDER = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ip
 FORKED = ["--fork", "--kill-child", "--propagation", "private"]
 
 
-class LocalSandbox(ShellSandbox):
+class LocalSandbox(JoiningSandbox):
     """One trial's namespaces; `stream` enters them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -14,6 +14,7 @@ from harborrl_agent_server.errors import (
 from harborrl_agent_server.sandboxes import wire
 from harborrl_agent_server.sandboxes.base import chunks
 from harborrl_agent_server.sandboxes.cluster import Cluster
+from harborrl_agent_server.sandboxes.commands import COUNTS
 from harborrl_agent_server.sandboxes.pods import State, Verdict, judge
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.sandboxes.watch import PodView
@@ -124,7 +125,7 @@ async def lost(view: PodView) -> Verdict:
 
 def counted(argv: list[str], stdin: IO[bytes] | None) -> list[str]:
     """The remote side reads exactly what will be sent: no protocol ends standard input without loss (0033)."""
-    if stdin is None:
+    if stdin is None or argv[3:4] == [COUNTS]:
         return argv
     stdin.seek(0, 2)
     size = stdin.tell()

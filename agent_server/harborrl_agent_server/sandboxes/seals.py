@@ -20,12 +20,12 @@ class Seal:
         self.code: int | None = None
         """None: the command's end was never told."""
         self._sink = sink
-        self._mark = f"harborrl-{uuid4().hex}"
+        self.mark = f"harborrl-{uuid4().hex}"
         self._held = b""
-        self._told = re.compile(rb"%b:(\d{1,3});" % self._mark.encode())
+        self._told = re.compile(rb"%b:(\d{1,3});" % self.mark.encode())
 
     def argv(self, argv: list[str]) -> list[str]:
-        return [SHELL, "-c", SEALED, "harborrl", self._mark, *argv]
+        return [SHELL, "-c", SEALED, "harborrl", self.mark, *argv]
 
     def __call__(self, data: bytes) -> None:
         self._held += data
@@ -34,7 +34,7 @@ class Seal:
             self._held = self._held[: found.start()] + self._held[found.end() :]
         if self.code is not None:
             self.close()
-        elif (spare := len(self._held) - len(self._mark) - LONGEST_CODE) > 0:
+        elif (spare := len(self._held) - len(self.mark) - LONGEST_CODE) > 0:
             self._pass_on(spare)
 
     def taken_out(self, text: str | None) -> str | None:

@@ -1,0 +1,26 @@
+"""A local sandbox that remembers what entered it, and one whose way breaks once the tests have ended."""
+
+from typing import IO, override
+
+from harborrl_agent_server.errors import SandboxTransportError
+from harborrl_agent_server.sandboxes.fetching import RUN_AND_FETCH
+from harborrl_agent_server.sandboxes.local import LocalSandbox
+from harborrl_agent_server.sandboxes.streams import Sink
+
+
+class Counted(LocalSandbox):
+    entered: list[list[str]] = []  # noqa: RUF012 - of the class on purpose; each test begins with none
+
+    @override
+    async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
+        Counted.entered.append(argv)
+        return await super().stream(argv, stdin=stdin, stdout=stdout, stderr=stderr)
+
+
+class BreaksBehindTests(Counted):
+    @override
+    async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
+        if RUN_AND_FETCH not in argv:
+            return await super().stream(argv, stdin=stdin, stdout=stdout, stderr=stderr)
+        await super().stream(argv, stdin=stdin, stdout=lambda _: None, stderr=stderr)
+        raise SandboxTransportError("the API server was started anew")
