@@ -18,6 +18,7 @@ class WithoutTar(LocalSandbox):
     async def boot(self) -> None:
         await super().boot()
         await self._plain(["/bin/sh", "-c", "rm -f /bin/tar /usr/bin/tar"], limit_s=10)
+        self._is_prepared = False
 
 
 class WithoutTmux(LocalSandbox):

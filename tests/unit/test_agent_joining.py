@@ -37,10 +37,10 @@ async def trial(
         return answer, server.settings.trials_dir / answer["trial_name"]
 
 
-async def test_a_trial_has_four_commands_besides_the_agents_own(tmp_path: Path) -> None:
+async def test_a_trial_whose_sandbox_is_prepared_has_three_commands_besides_the_agents_own(tmp_path: Path) -> None:
     answer, _ = await trial(tmp_path)
     assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)
-    assert len(Counted.entered) == 4 + AGENTS, [argv[2][:80] for argv in Counted.entered]
+    assert len(Counted.entered) == 3 + AGENTS, [argv[2][:80] for argv in Counted.entered]
 
 
 async def test_what_agent_and_verifier_wrote_arrives_as_if_each_folder_had_come_alone(tmp_path: Path) -> None:

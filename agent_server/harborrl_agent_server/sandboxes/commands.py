@@ -28,10 +28,18 @@ KILL = (
 
 REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
 
-CLEARED = f'rm -rf /tests; for f in {" ".join(REWARDS)}; do [ -f "$f" ] && {{ true >"$f"; }} 2>/dev/null; done; :'
+CLEARED = (
+    "{ [ -e /tests ] || [ -L /tests ]; } && rm -rf /tests; "
+    f'for f in {" ".join(REWARDS)}; do [ -f "$f" ] && {{ true >"$f"; }} 2>/dev/null; done; :'
+)
 """Drops what was planted for the tests. Rewards are emptied by the shell itself: an agent may have seen to it that
 Harbor's `rm` leaves them. Times of files would tell less: busybox compares whole seconds, and a verifier takes a part
 of one. A pipe, which would hold the shell, stays."""
+
+REWARDS_REMOVED = (
+    f'for f in {" ".join(REWARDS)}; do {{ [ -e "$f" ] || [ -L "$f" ]; }} || continue; rm -f -- "$f" || exit 1; done'
+)
+"""As Harbor's verifier does it, and without a process where there is nothing."""
 
 QUIESCE = f"kill -9 -1 2>/dev/null; {CLEARED}"
 """Ends every process except process 1 and this shell, and drops what was planted."""

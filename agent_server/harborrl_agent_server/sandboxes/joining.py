@@ -100,7 +100,7 @@ class JoiningSandbox(ShellSandbox):
     ) -> ExecResult:
         is_plain = (cwd, env, timeout_sec, user) == (None, None, None, "root")
         if self._joins and is_plain and command == REMOVES_REWARDS:
-            self._stage.before.append(command)
+            self._stage.removes_rewards = True
         elif self._joins and is_plain and MAKES_EXECUTABLE.fullmatch(command):
             self._stage.behind.append(command)
         else:

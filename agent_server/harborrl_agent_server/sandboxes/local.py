@@ -41,14 +41,17 @@ cd "$1/root"
 mount -t proc proc proc
 mount --rbind /dev dev
 mount -t tmpfs -o mode=1777 tmp tmp
-hostname sandbox
+echo sandbox >proc/sys/kernel/hostname
 pivot_root . .
 umount -l .
 cd /
-echo ready
+if (eval "$3") >&2; then echo prepared; else echo ready; fi
 exec /bin/sh -c "{commands.IDLE.replace("$", chr(92) + "$")}"
 """
-"""$1: an empty directory; $2: how much may be written. The upper layer is in memory: overlay cannot lie on overlay."""
+"""$1: an empty directory; $2: how much may be written; $3: what prepares it.
+
+The upper layer is in memory: overlay cannot lie on overlay.
+"""
 
 
 HOLDER = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ipc", "--pid"]
@@ -64,6 +67,7 @@ class LocalSandbox(JoiningSandbox):
         self._base: Path | None = None
         self._holder: asyncio.subprocess.Process | None = None
         self._first_pid = 0
+        self._is_prepared = False
         self._own_spawner: Spawner | None = None
 
     @staticmethod
@@ -82,7 +86,7 @@ class LocalSandbox(JoiningSandbox):
         size = f"{self.task_env_config.storage_mb or 1024}m"
         words = ["nice", "-n", str(NICENESS), *HOLDER, *(["--net"] if self._network_disabled else []), *FORKED]
         self._holder = await asyncio.create_subprocess_exec(
-            *(*words, commands.SHELL, "-c", BOOT, "harborrl", str(self._base), size),
+            *(*words, commands.SHELL, "-c", BOOT, "harborrl", str(self._base), size, self.folders()),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -91,13 +95,21 @@ class LocalSandbox(JoiningSandbox):
         )
         if self._holder.stdout is None or self._holder.stderr is None:
             raise SandboxStartError("NamespacesRefused", "the sandbox process has no pipes")
-        if await self._holder.stdout.readline() != b"ready\n":
+        said_first = await self._holder.stdout.readline()
+        self._is_prepared = said_first == b"prepared\n"
+        if not self._is_prepared and said_first != b"ready\n":
             said = (await self._holder.stderr.read(4096)).decode(errors="replace").strip()
             raise SandboxStartError(
                 "NamespacesRefused", f"{said or 'no reason given'}; the local sandbox needs root and Linux namespaces"
             )
         children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text()  # noqa: ASYNC240 - procfs
         self._first_pid = int(children.split()[0])
+
+    @override
+    async def prepare(self) -> None:
+        """Again, where it could not be done: to hear why."""
+        if not self._is_prepared:
+            await super().prepare()
 
     @override
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:

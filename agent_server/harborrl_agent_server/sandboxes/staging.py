@@ -9,7 +9,7 @@ from tarfile import BLOCKSIZE
 from typing import IO
 
 from harborrl_agent_server.sandboxes.archives import pack_below_root
-from harborrl_agent_server.sandboxes.commands import QUIESCE, SHELL, counting
+from harborrl_agent_server.sandboxes.commands import QUIESCE, REWARDS_REMOVED, SHELL, counting
 
 CHUNK = 1024 * 1024
 
@@ -43,18 +43,17 @@ class Stage:
 
     def __init__(self) -> None:
         self.quiesces = False
-        self.before: list[str] = []
-        """Shell commands that have to succeed."""
+        self.removes_rewards = False
         self.uploads: list[Upload] = []
         self.behind: list[str] = []
         """Shell commands whose failure shows in what follows."""
 
     def __bool__(self) -> bool:
-        return bool(self.quiesces or self.before or self.uploads or self.behind)
+        return bool(self.quiesces or self.removes_rewards or self.uploads or self.behind)
 
     @property
     def is_for_tests(self) -> bool:
-        return bool(self.quiesces or self.before or self.behind or any(upload.fatal for upload in self.uploads))
+        return self.quiesces or self.removes_rewards or bool(self.behind) or any(one.fatal for one in self.uploads)
 
     def close(self) -> None:
         for upload in self.uploads:
@@ -63,10 +62,11 @@ class Stage:
     def joined(self, payload: IO[bytes]) -> list[str]:
         """All of it as one command that reads `payload`, which is written here."""
         lines = [QUIESCE] if self.quiesces else []
-        lines += [f"{command} || exit 1" for command in self.before]
+        lines += [REWARDS_REMOVED] if self.removes_rewards else []
         if self.uploads:
             size = write_joined(self.uploads, payload)
-            lines.append(f"{folders(self.uploads)} && head -c {size} | tar -xf - -C / || exit 1")
+            lines += [f"{folder} || exit 1" for folder in folders(self.uploads)]
+            lines.append(f"head -c {size} | tar -xf - -C / || exit 1")
         lines += [*self.behind, ":"]
         return counting("\n".join(lines))
 
@@ -74,17 +74,18 @@ class Stage:
         """Each for itself."""
         if self.quiesces:
             yield Step([SHELL, "-c", QUIESCE])
-        for command in self.before:
-            yield Step([SHELL, "-c", command])
+        if self.removes_rewards:
+            yield Step([SHELL, "-c", REWARDS_REMOVED])
         for upload in self.uploads:
             upload.file.seek(0)
-            yield Step([SHELL, "-c", f"{folders([upload])} && exec tar -xf - -C /"], upload.file, upload.fatal)
+            yield Step([SHELL, "-c", "; ".join([*folders([upload]), "exec tar -xf - -C /"])], upload.file, upload.fatal)
         for command in self.behind:
             yield Step([SHELL, "-c", command], fatal=False)
 
 
-def folders(uploads: Iterable[Upload]) -> str:
-    return f"mkdir -p {shlex.join(dict.fromkeys(upload.target for upload in uploads))}"
+def folders(uploads: Iterable[Upload]) -> list[str]:
+    """`tar` makes the folders of its members itself."""
+    return [f"mkdir -p {shlex.quote(upload.target)}" for upload in uploads if upload.size == 0]
 
 
 def write_joined(uploads: Iterable[Upload], payload: IO[bytes]) -> int:
