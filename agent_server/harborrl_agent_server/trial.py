@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from harbor.environments.base import BaseEnvironment
+from harbor.models.task.config import ArtifactConfig
 from harbor.models.task.config import TaskConfig as TaskDefinition
 from harbor.models.trial.config import AgentConfig, TaskConfig, TrialConfig, VerifierConfig
 from harbor.models.trial.paths import EnvironmentPaths
@@ -210,10 +212,12 @@ class TrialRun:
 
 
 def collected(task: TaskDefinition) -> list[str]:
-    """The folders that Harbor downloads when the agent is done, if nothing changes them meanwhile."""
+    """What Harbor downloads when the agent is done, if nothing changes it meanwhile."""
     paths = EnvironmentPaths.for_os(task.environment.os)
-    collecting = [*task.verifier.collect, *(hook for step in task.steps or [] for hook in step.verifier.collect)]
-    return [str(paths.agent_dir), *([] if collecting else [str(paths.artifacts_dir)])]
+    hooks = [*task.verifier.collect, *(hook for step in task.steps or [] for hook in step.verifier.collect)]
+    named = [ArtifactConfig(source=one) if isinstance(one, str) else one for one in task.artifacts]
+    plain = [one.source for one in named if not one.exclude and BaseEnvironment.is_main_service(one.service)]
+    return [str(paths.agent_dir), *([] if hooks else dict.fromkeys([str(paths.artifacts_dir), *plain]))]
 
 
 async def built(config: TrialConfig) -> Trial:

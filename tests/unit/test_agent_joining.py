@@ -96,6 +96,15 @@ async def test_an_artifact_of_the_agents_logs_has_what_the_server_wrote_there(tm
     assert (directory / "artifacts/logs/agent/trajectory.json").exists()
 
 
+async def test_artifacts_that_a_task_names_come_with_the_logs_and_files_of_them_alone(tmp_path: Path) -> None:
+    named = '[[artifacts]]\nsource = "/app/out"\n[[artifacts]]\nsource = "/app/greeting.txt"'
+    answer, directory = await trial(tmp_path, "mkdir out; echo x >out/x; echo hello >greeting.txt", toml=named)
+    assert answer["reward"] == 1.0
+    assert (directory / "artifacts/app/out/x").read_text() == "x\n"
+    assert (directory / "artifacts/app/greeting.txt").read_text() == "hello\n"
+    assert len(Counted.entered) == 4 + AGENTS, [argv[2][:80] for argv in Counted.entered]
+
+
 async def test_a_way_that_breaks_behind_the_tests_costs_another_download_and_no_trial(tmp_path: Path) -> None:
     answer, directory = await trial(tmp_path, sandbox=BreaksBehindTests)
     assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)

@@ -54,6 +54,7 @@ class Fetched:
         """Files were written below `path`."""
         for known in [known for known in self._folders if overlap(known, path)]:
             del self._folders[known]
+        self._others = {known for known in self._others if not overlap(known, path)}
 
     def add(self, paths: Sequence[str], output: bytes) -> None:
         """What FETCH said of `paths`; whatever is not whole is left out."""
