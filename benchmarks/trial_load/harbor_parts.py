@@ -19,7 +19,10 @@ PROVIDER = LocalProvider()
 
 
 class JobSandbox(LocalSandbox):
-    """Harbor's job tells a sandbox nothing of our own, so it brings the scope of its trial along."""
+    """Harbor's job tells a sandbox nothing of our own, so it brings the scope of its trial along.
+
+    Nobody tells it that the agent is done: each call of Harbor's is a command, as in any sandbox.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         CURRENT.set(TrialScope(run_id="job", provider=PROVIDER))

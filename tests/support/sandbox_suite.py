@@ -16,6 +16,7 @@ from harbor.models.trial.paths import TrialPaths
 
 from harborrl_agent_server.sandboxes.base import OUTPUT_LIMIT, ShellSandbox
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
+from support.agent_tasks import script
 
 
 def built(
@@ -110,9 +111,43 @@ class SandboxSuite:
 
     async def test_quiescence_ends_daemons_and_clears_planted_tests(self, sandbox: ShellSandbox) -> None:
         await sandbox.exec("mkdir -p /tests; echo bad >/tests/test.sh; (setsid sleep 7657 >/dev/null 2>&1 &)")
-        await sandbox.quiesce()
+        await self.quiesce(sandbox)
         assert await self.running(sandbox, "sleep 765") == 0
         assert (await sandbox.exec("test -e /tests")).return_code == 1
+
+    async def test_behind_the_agents_phase_its_logs_come_out_and_the_tests_go_in_and_run(
+        self, sandbox: ShellSandbox, tmp_path: Path
+    ) -> None:
+        await sandbox.exec("mkdir -p /logs/agent /logs/artifacts /logs/verifier /tests; echo bad >/tests/planted")
+        await sandbox.exec("echo 1 >/logs/verifier/reward.txt; cd /logs; echo a >agent/a; echo b >artifacts/b")
+        await sandbox.exec("(setsid sleep 7658 >/dev/null 2>&1 &)")
+        self.agent_ended(sandbox, ["/logs/agent", "/logs/artifacts"])
+        for name in ("agent", "artifacts"):
+            assert await sandbox.is_dir(f"/logs/{name}", user="root")
+            await sandbox.download_dir(f"/logs/{name}", tmp_path / name)
+        (tmp_path / "agent" / "ours").write_text("ours\n")
+        await sandbox.upload_dir(tmp_path / "agent", "/logs/agent")
+        await self.quiesce(sandbox)
+        await sandbox.exec("rm -f -- /logs/verifier/reward.txt /logs/verifier/reward.json", user="root")
+        (tmp_path / "tests").mkdir()
+        script(
+            tmp_path / "tests" / "test.sh", "ls /tests /logs/verifier; cat /logs/agent/*; echo 1 >/logs/verifier/new"
+        )
+        await sandbox.upload_dir(tmp_path / "tests", "/tests")
+        await sandbox.exec("chmod +x /tests/test.sh", user="root")
+        await sandbox.exec("(/tests/test.sh) > /logs/verifier/test-stdout.txt 2>&1")
+        await sandbox.download_dir("/logs/verifier", tmp_path / "verifier")
+        assert [(tmp_path / name).read_text() for name in ("agent/a", "artifacts/b")] == ["a\n", "b\n"]
+        assert sorted(path.name for path in (tmp_path / "verifier").iterdir()) == ["new", "test-stdout.txt"]
+        said = "/logs/verifier:\ntest-stdout.txt\n\n/tests:\ntest.sh\na\nours\n"
+        assert (tmp_path / "verifier" / "test-stdout.txt").read_text() == said
+        assert await self.running(sandbox, "sleep 765") == 0
+
+    def agent_ended(self, sandbox: ShellSandbox, folders: list[str]) -> None:
+        sandbox.agent_ended(folders)
+
+    async def quiesce(self, sandbox: ShellSandbox) -> None:
+        await sandbox.quiesce()
 
     async def test_64_mebibytes_go_up_and_come_down_unchanged(self, sandbox: ShellSandbox, tmp_path: Path) -> None:
         payload = os.urandom(1024 * 1024) * 64
@@ -160,9 +195,9 @@ class SandboxSuite:
 
     async def running(self, sandbox: ShellSandbox, pattern: str) -> int:
         """Processes of the sandbox whose command line begins with the pattern."""
-        script = (
+        listed = (
             "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done | grep -c '^"
             + pattern
             + "' || :"
         )
-        return int((await sandbox.exec(script)).stdout or "0")
+        return int((await sandbox.exec(listed)).stdout or "0")

@@ -219,12 +219,13 @@ async def test_a_phase_has_its_own_network_and_the_next_one_the_first_again(
     assert api.names("networkpolicies") == ["harborrl-no-network"]
 
 
-async def test_processes_of_a_restricted_phase_end_before_the_network_opens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_over", [False, True], ids=["before the agent", "behind the agent"])
+async def test_processes_of_a_restricted_phase_end_before_the_network_opens(tmp_path: Path, is_over: bool) -> None:
     api = SandboxApi()
     order: list[str] = []
 
     def answer(_: str, argv: list[str]) -> tuple[int, str]:
-        if commands.QUIESCE in argv:
+        if any(commands.QUIESCE in word for word in argv):
             order.append("quiesce")
         return 0, ""
 
@@ -234,6 +235,8 @@ async def test_processes_of_a_restricted_phase_end_before_the_network_opens(tmp_
         await sandbox.start(force_build=False)
         api.answer = answer
         api.refuse = lambda method, _: order.append(method)
+        if is_over:
+            sandbox.agent_ended([])
         await sandbox.set_network_policy(NetworkPolicy())
     assert order[:2] == ["quiesce", "PATCH"]
 
