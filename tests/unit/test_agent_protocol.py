@@ -3,6 +3,7 @@
 import pytest
 
 from harborrl_agent_server.agents.protocol import DONE_MARKER, EXAMPLES, observation, opening, parse_reply
+from support.alarm import rings_after
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,9 @@ def test_the_instruction_stands_last_in_the_opening() -> None:
     messages = opening("", EXAMPLES, "  do it\n")
     assert messages[-1] == {"role": "user", "content": "do it"}
     assert messages[0] == EXAMPLES[0]
+
+
+@pytest.mark.parametrize("unit", [" ", "\t", "a", "`", "``` ", "```\n", "\n ", "```sh\n \n"])
+def test_no_reply_holds_the_server_up(unit: str) -> None:
+    with rings_after():
+        parse_reply("```" + unit * 400_000 + "x")

@@ -11,6 +11,7 @@ from harborrl_agent_server.dashboard.redaction import (
     solution_lines,
     without_solution,
 )
+from support.alarm import rings_after
 
 
 def test_a_known_secret_is_hidden_wherever_it_stands() -> None:
@@ -77,3 +78,17 @@ def test_a_line_of_the_solution_is_hidden_with_and_without_the_marks_of_a_diff()
 
 def test_without_a_solution_nothing_is_hidden() -> None:
     assert without_solution("echo hello world >/app/greeting.txt", frozenset()) == "echo hello world >/app/greeting.txt"
+
+
+@pytest.mark.parametrize(
+    "unit", ["eyJ-", "eyJa.", "://a:", "a:", "-----BEGIN ", "KEY=abcdef", "Bearer ", "/m/a", "sk-"]
+)
+def test_no_text_of_a_policys_holds_the_server_up(unit: str) -> None:
+    with rings_after():
+        Redactor()("://" + unit * (1_000_000 // len(unit)))
+
+
+def test_no_line_of_a_verifiers_holds_the_server_up() -> None:
+    line = "a" + " " * 1_000_000 + "b"
+    with rings_after():
+        assert without_solution(line, frozenset({"something of the solution"})) == line
