@@ -1,8 +1,10 @@
 """What several workers say, as one answer; which of them has a session; whose a gateway's token is."""
 
+import contextlib
 import random
 import socket
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ import pytest
 from harborrl_agent_server.admission import Slots
 from harborrl_agent_server.contract import FlushResponse, Health, Warm
 from harborrl_agent_server.dispatch import merging
-from harborrl_agent_server.dispatch.app import create_app, gateway_app
+from harborrl_agent_server.dispatch.app import create_app
 from harborrl_agent_server.dispatch.choosing import request_of, worker_for, worker_of
+from harborrl_agent_server.dispatch.gateway import gateway_app
 from harborrl_agent_server.dispatch.workers import Workers
-from harborrl_agent_server.gateway import Gateway, serving
+from harborrl_agent_server.gateway import BODY_LIMIT, Gateway, serving
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import Peers
@@ -122,21 +125,38 @@ async def test_the_dispatcher_learns_what_to_hide_of_every_run_that_it_hands_on(
     assert [answer.status_code for answer in (taken, malformed, health)] == [503, 503, 503]  # no worker is up
 
 
+@contextlib.asynccontextmanager
+async def front_of(gateway: Gateway, folder: Path) -> AsyncIterator[str]:
+    """The dispatcher's address of a gateway that is the second worker's; the first one is not there."""
+    workers = Workers(2, folder, [], {})
+    gateway.address = "http://gateway"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(workers.children[1].worker.gateway_socket))
+    async with serving(gateway.app(), listener), agent_http.serving(gateway_app(workers)) as front:
+        yield front
+    await workers.close()
+
+
 async def test_a_token_of_the_gateway_leads_to_the_worker_that_gave_it(tmp_path: Path) -> None:
-    workers = Workers(2, tmp_path, [], {})
     async with httpx.AsyncClient() as client:
         gateway = Gateway(lambda: client, "1-")
-        gateway.address = "http://gateway"
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(workers.children[1].worker.gateway_socket))
         session = ModelSession(Upstream("http://nowhere/v1", "policy"), client, {}, [])
-        async with serving(gateway.app(), listener), agent_http.serving(gateway_app(workers)) as front:
+        async with front_of(gateway, tmp_path) as front:
             with gateway.admitted(session) as url:
                 path = url.removeprefix("http://gateway")
                 found = await client.get(f"{front}{path}/models")
                 guessed = await client.get(f"{front}/m/1-guess/v1/models")
                 of_nobody = await client.get(f"{front}/m/9-guess/v1/models")
+                of_a_dead_one = await client.get(f"{front}/m/0-guess/v1/models")
             over = await client.get(f"{front}{path}/models")
-    await workers.close()
     assert found.json()["data"][0]["id"] == "policy"
     assert (guessed.status_code, of_nobody.status_code, over.status_code) == (401, 401, 410)
+    assert of_a_dead_one.json()["error"]["code"] == "model_endpoint_failed"
+
+
+@pytest.mark.parametrize("token", ["1-guess", "1-guess%3Fx", "9" * 5000, "1"])
+async def test_of_who_has_no_token_no_body_is_kept(tmp_path: Path, token: str) -> None:
+    """One that is too large is not even told so."""
+    async with httpx.AsyncClient() as client, front_of(Gateway(lambda: client, "1-"), tmp_path) as front:
+        answer = await client.post(f"{front}/m/{token}/v1/chat/completions", content=b" " * (BODY_LIMIT + 1))
+    assert answer.status_code == 401

@@ -7,10 +7,8 @@ import httpx
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ValidationError
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from harborrl_agent_server.admission import Slots
 from harborrl_agent_server.app import VERSION, body_of, demand_bearer, parsed
@@ -22,7 +20,6 @@ from harborrl_agent_server.dispatch.counters import Counters
 from harborrl_agent_server.dispatch.forwarding import Forwarded
 from harborrl_agent_server.dispatch.ledger import Ledger
 from harborrl_agent_server.dispatch.workers import Child, Workers
-from harborrl_agent_server.gateway import UnknownTokenError, refused
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import FORWARDED_BY, Peers
 from harborrl_agent_server.settings import Settings
@@ -121,15 +118,3 @@ async def flush_of(child: Child, ids: list[str], settings: Settings) -> FlushRes
 def parsed_answer[Model: BaseModel](model: type[Model], answer: httpx.Response) -> Model:
     answer.raise_for_status()
     return model.model_validate_json(answer.content)
-
-
-def gateway_app(workers: Workers) -> Starlette:
-    """Model requests from inside sandboxes: a token names the worker that gave it."""
-
-    async def model(request: Request) -> Response:
-        number, _, _ = request.path_params["token"].partition("-")
-        if not number.isascii() or not number.isdecimal() or int(number) >= len(workers.children):
-            return refused(UnknownTokenError("unknown token"))
-        return Forwarded(workers.children[int(number)].gateway, request, await body_of(request))
-
-    return Starlette(routes=[Route("/m/{token}/v1/{rest:path}", model, methods=["GET", "POST"])])

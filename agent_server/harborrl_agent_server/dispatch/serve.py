@@ -13,7 +13,8 @@ from fastapi import FastAPI
 
 from harborrl_agent_server.admission import Slots, Starts
 from harborrl_agent_server.dashboard.serving import bound, redactor, showing
-from harborrl_agent_server.dispatch.app import create_app, gateway_app
+from harborrl_agent_server.dispatch.app import create_app
+from harborrl_agent_server.dispatch.gateway import gateway_app
 from harborrl_agent_server.dispatch.watching import WorkersSource
 from harborrl_agent_server.dispatch.workers import Workers
 from harborrl_agent_server.errors import StartupError
