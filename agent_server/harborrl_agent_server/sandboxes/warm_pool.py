@@ -36,7 +36,8 @@ PAUSE_SECONDS = 60.0
 PRESSED_SECONDS = 30.0
 """For how long the pool makes room after a trial could not be placed."""
 
-CLOSE_SECONDS = 15.0
+CLOSE_SECONDS = 5.0
+"""Of the 7.5 s that a provider has at the end; anchors go in the rest, and take along what is left of the pool."""
 
 
 class WarmPool:
