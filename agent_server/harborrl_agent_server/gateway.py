@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import hashlib
-import json
 import secrets
 import socket
 from collections import OrderedDict
@@ -12,6 +11,7 @@ from typing import Any, override
 
 import httpx
 import uvicorn
+from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -154,10 +154,10 @@ async def asked_of(request: Request) -> dict[str, Any]:
             body += chunk
             if len(body) > BODY_LIMIT:
                 raise BadRequestError(f"the body is larger than {BODY_LIMIT} bytes")
-        asked = json.loads(bytes(body))
+        asked = from_json(bytes(body), allow_inf_nan=False)
     except ClientDisconnect as error:
         raise BadRequestError("the client left before its body was complete") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadRequestError("the body is not JSON") from error
     if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
         raise BadRequestError("the body needs a list `messages`")

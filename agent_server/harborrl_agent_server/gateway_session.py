@@ -143,9 +143,12 @@ class ModelSession:
         except TurnRefusedError as error:
             raise self._refused(error) from error
         except ModelEndpointError as error:
-            self.failure = error
-            self.over.set()
-            raise
+            raise self._failed(error) from error
+        except Exception as error:
+            # Whatever else breaks between an agent and its model is no doing of the policy's.
+            raise self._failed(
+                ModelEndpointError(f"the model cannot be asked: {type(error).__name__}: {error}")
+            ) from error
         finally:
             self._asking = None
             self._add("model_query_time_sum", self._clock() - started)
@@ -157,12 +160,15 @@ class ModelSession:
         """
         self._refusals += 1
         if not self.inside:
-            self.failure = ModelEndpointError(str(error))
-            self.over.set()
-            return self.failure
+            return self._failed(ModelEndpointError(str(error)))
         if self._refusals >= REFUSALS:
             self.end = self._progress["end"] = ExitStatus.AGENT_ERROR
             self.over.set()
+        return error
+
+    def _failed(self, error: ModelEndpointError) -> ModelEndpointError:
+        self.failure = error
+        self.over.set()
         return error
 
     def _judged(self, reply: Reply) -> Reply:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from pydantic_core import from_json
 
 from harborrl_agent_server.endpoints import EndpointRefusedError
 from harborrl_agent_server.errors import ModelEndpointError
@@ -14,6 +15,12 @@ ATTEMPTS = 3
 """Requests for one turn at most; a server that fails three times in a row fails the trial, not the policy."""
 
 BACKOFF_SECONDS = 1.0
+
+ANSWER_LIMIT = 64 * 1024 * 1024
+"""Bytes of one answer, unpacked: log probabilities of the longest replies take less."""
+
+COUNT_LIMIT = 2**53
+"""Tokens. No sequence is so long, and what is longer is no number to those who add it up."""
 
 REFUSING = frozenset({400, 409, 413, 422})
 
@@ -29,6 +36,19 @@ class TurnRefusedError(ModelEndpointError):
 
 class ContextLengthExceeded(Exception):  # noqa: N818 - a limit that was reached, and a normal end of a trial
     """The session has no room for another turn."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whatever came, not yet understood."""
+
+    status: int
+    body: bytes
+
+    @property
+    def beginning(self) -> str:
+        """For people. Always read as UTF-8: what an answer says of its own encoding may be nonsense."""
+        return self.body[:300].decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -67,39 +87,53 @@ async def complete(
         if attempt:
             await sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
         try:
-            response = await client.post(url, json=body, headers={"Authorization": f"Bearer {api_key}"})
+            answer = await answer_to(client, url, body, api_key=api_key)
         except EndpointRefusedError as error:
             raise ModelEndpointError(str(error)) from error
         except httpx.HTTPError as error:
             said = f"{type(error).__name__}: {error}"
             continue
-        if response.status_code == 200:
-            return reply_from(response)
-        said = f"HTTP {response.status_code}: {response.text[:300]}"
-        if response.status_code == 429 or response.status_code >= 500:
+        if answer.status == 200:
+            return reply_from(answer)
+        said = f"HTTP {answer.status}: {answer.beginning}"
+        if answer.status == 429 or answer.status >= 500:
             continue
-        if response.status_code == 400 and CONTEXT_EXCEEDED in response.text:
+        if answer.status == 400 and CONTEXT_EXCEEDED.encode() in answer.body:
             raise ContextLengthExceeded(said)
-        refused = TurnRefusedError if response.status_code in REFUSING else ModelEndpointError
-        raise refused(f"{url} refused the turn, {said}; {advice(response.status_code)}")
+        refused = TurnRefusedError if answer.status in REFUSING else ModelEndpointError
+        raise refused(f"{url} refused the turn, {said}; {advice(answer.status)}")
     raise ModelEndpointError(f"{url} failed {ATTEMPTS} times, last with {said}; look at the trainer's session server")
 
 
-def reply_from(response: httpx.Response) -> Reply:
+async def answer_to(client: httpx.AsyncClient, url: str, body: dict[str, Any], *, api_key: str) -> Answer:
+    """Read to its end, or to the limit: it comes from wherever a request pointed."""
+    headers = [(b"Authorization", f"Bearer {api_key}".strip().encode()), (b"Accept-Encoding", b"identity")]
+    async with client.stream("POST", url, json=body, headers=headers) as response:
+        received = bytearray()
+        async for chunk in response.aiter_bytes():
+            received += chunk
+            if len(received) > ANSWER_LIMIT:
+                raise ModelEndpointError(f"{url} answers more than {ANSWER_LIMIT} bytes; look at the session server")
+        return Answer(response.status_code, bytes(received))
+
+
+def reply_from(answer: Answer) -> Reply:
+    """Strict, for the message goes back with every later turn: no NaN, no half characters, no bottomless nesting."""
     try:
-        document = response.json()
+        document = from_json(answer.body, allow_inf_nan=False)
         choice = document["choices"][0]
         message = choice["message"]
         usage = document.get("usage") or {}
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ModelEndpointError(f"the session server's answer is no chat completion: {response.text[:300]}") from error
+        raise no_completion(answer) from error
     if choice.get("finish_reason") == ABORTED:
         raise ModelEndpointError(
             "the inference engine broke the generation off (finish_reason abort): the trainer paused, stopped or "
             "updated it; the trial needs a fresh session"
         )
-    if not isinstance(message, dict) or not isinstance(usage, dict):
-        raise ModelEndpointError(f"the session server's answer is no chat completion: {response.text[:300]}")
+    if not is_message(message) or not isinstance(usage, dict):
+        raise no_completion(answer)
+    finish_reason = choice.get("finish_reason")
     prompt, completion = tokens(usage, "prompt_tokens"), tokens(usage, "completion_tokens")
     total = tokens(usage, "total_tokens")
     if total is None and prompt is not None and completion is not None:
@@ -107,17 +141,29 @@ def reply_from(response: httpx.Response) -> Reply:
     return Reply(
         document=document,
         message=message,
-        finish_reason=choice.get("finish_reason"),
+        finish_reason=finish_reason if isinstance(finish_reason, str) else None,
         total_tokens=total,
         prompt_tokens=prompt,
         completion_tokens=completion,
     )
 
 
+def is_message(message: Any) -> bool:
+    """What every agent can read: text or none, and calls that are objects."""
+    if not isinstance(message, dict) or not isinstance(message.get("content"), str | None):
+        return False
+    calls = message.get("tool_calls")
+    return calls is None or (isinstance(calls, list) and all(isinstance(call, dict) for call in calls))
+
+
+def no_completion(answer: Answer) -> ModelEndpointError:
+    return ModelEndpointError(f"the session server's answer is no chat completion: {answer.beginning}")
+
+
 def tokens(usage: dict[str, Any], key: str) -> int | None:
     """What was not counted stays unknown: 0 would be a measurement."""
     count = usage.get(key)
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < COUNT_LIMIT else None
 
 
 def advice(status: int) -> str:

@@ -50,7 +50,8 @@ def said(message: Mapping[str, Any]) -> tuple[str, list[Any]]:
     content = message.get("content") or ""
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    listed = message.get("tool_calls")
+    calls = [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
     functions = [call.get("function") for call in calls]
     return str(content), [(f.get("name"), f.get("arguments")) for f in functions if isinstance(f, dict)]
 

@@ -255,13 +255,34 @@ async def test_the_client_library_that_agents_use_reads_what_the_gateway_says(st
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b'{"messages": 3}', b"[" * 200_000, b"\xff\xfe"], ids=lambda body: repr(body[:8])
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"messages": 3}',
+        b"[" * 200_000,
+        b"\xff\xfe",
+        b'{"messages": [], "seed": NaN}',
+        b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+        b'{"messages": [], "\\ud800": 1}',
+    ],
+    ids=lambda body: repr(body[:8]),
 )
 async def test_what_is_no_completion_request_is_told_so_and_reaches_nobody(body: bytes) -> None:
     async with desk(replies("hi")) as it:
         answer = await it.http.post(f"{it.url}/chat/completions", content=body)
         assert it.server.requests == []
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("calls", [5, "text", [5], {"a": 1}, [{"function": 7}]])
+async def test_odd_tool_calls_in_a_history_are_the_sessions_to_judge(calls: Any) -> None:
+    history = [*HELLO, {"role": "assistant", "content": "hi", "tool_calls": calls}]
+    async with desk(replies("hi")) as it:
+        await it.ask()
+        assert (await it.ask(messages=history)).status_code == 200
+        assert it.server.requests[-1]["messages"] == history
 
 
 async def test_the_gateways_port_serves_nothing_but_models() -> None:
