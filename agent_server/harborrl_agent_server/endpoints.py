@@ -1,7 +1,7 @@
 """Which model endpoints a request may name: `base_url` comes from outside and would otherwise reach anything we can."""
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -14,8 +14,19 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
 
-METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
+METADATA_ADDRESSES = frozenset(
+    {"fd00:ec2::254", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "100.100.100.200", "168.63.129.16", "192.0.0.192"}
+)
 """Cloud providers' metadata services outside the link-local range."""
+
+ENDS_IN_IPV4 = tuple(
+    ipaddress.IPv6Network(network)
+    for network in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+"""IPv4-compatible, mapped and translated addresses, NAT64: their last 32 bits are where a packet arrives."""
+
+LONGEST_LABEL = 63
+"""Characters between two dots of a host name (RFC 1035)."""
 
 
 class EndpointRefusedError(Exception):
@@ -64,7 +75,8 @@ class HostRules:
         """Raises `EndpointRefusedError` unless a connection to this address may serve this name."""
         plain = getattr(address, "ipv4_mapped", None) or address
         where = name if name == str(address) else f"{name} ({address})"
-        if plain.is_link_local or plain.is_multicast or plain.is_unspecified or str(plain) in METADATA_ADDRESSES:
+        every = list(meant(address))
+        if any(is_nobodys(one) for one in every):
             raise EndpointRefusedError(
                 f"base_url host {where}: link-local and metadata addresses are never a model endpoint"
             )
@@ -74,10 +86,27 @@ class HostRules:
             raise EndpointRefusedError(
                 f"base_url host {where} is not among --allowed-model-hosts; add its name or CIDR"
             )
-        if plain.is_loopback and not self.loopback:
+        if any(one.is_loopback for one in every) and not self.loopback:
             raise EndpointRefusedError(
                 f"base_url host {where} is this machine itself; --allowed-model-hosts 127.0.0.0/8 allows it"
             )
+
+
+def meant(address: Address) -> Iterator[Address]:
+    """The address, and the IPv4 addresses for which relays and translators on the way may take it."""
+    yield address
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.sixtofour is not None:
+            yield address.sixtofour
+        yield from address.teredo or ()
+        if any(address in network for network in ENDS_IN_IPV4):
+            yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def is_nobodys(address: Address) -> bool:
+    """Whether no session server can be there."""
+    special = address.is_link_local or address.is_multicast or address.is_unspecified
+    return special or str(address) in METADATA_ADDRESSES
 
 
 def checked_endpoint(base_url: str | None, rules: HostRules) -> str:
@@ -95,7 +124,8 @@ def checked_endpoint(base_url: str | None, rules: HostRules) -> str:
         parts = urlsplit(base_url)
         host = (parts.hostname or "").rstrip(".").lower()
         parts.port  # noqa: B018 - raises where there is no such port
-        httpx.URL(base_url)  # refuses more than that: what it refuses in a trial would be the policy's zero
+        # Refuses more than that, some only when the name is looked at: in a trial that would be an error of no class.
+        name_for_look_up(httpx.URL(base_url).host)
     except (ValueError, httpx.InvalidURL) as error:
         raise EndpointRefusedError(f"base_url {shown(base_url)}: {error}") from error
     if parts.scheme not in {"http", "https"} or not host:
@@ -110,6 +140,14 @@ def checked_endpoint(base_url: str | None, rules: HostRules) -> str:
         )
     judge_host(host, rules)
     return base_url.rstrip("/")
+
+
+def name_for_look_up(host: str) -> bytes:
+    """Raises `ValueError` for a name that no name server can be asked for."""
+    name = host.rstrip(".").encode("idna")
+    if literal(host) is None and not all(0 < len(label) <= LONGEST_LABEL for label in name.split(b".")):
+        raise ValueError("a label of the host name is empty or too long")
+    return name
 
 
 def judge_host(host: str, rules: HostRules) -> None:

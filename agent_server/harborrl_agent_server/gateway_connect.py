@@ -46,8 +46,8 @@ class JudgedTransport(httpx.AsyncBaseTransport):
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpx.ConnectError(f"{host}: {error.strerror}", request=request) from error
+        except (OSError, UnicodeError) as error:  # the latter for a name that cannot be one
+            raise httpx.ConnectError(f"{host}: {error}", request=request) from error
         return list(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
 
     @override

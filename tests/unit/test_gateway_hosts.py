@@ -72,6 +72,18 @@ def test_a_name_is_only_itself(name: str) -> None:
         "http://host:99999/v1",
         "http://[::1/v1",
         "http://168.63.129.16/v1",
+        "http://[2002:a9fe:a9fe::1]/v1",
+        "http://[64:ff9b::a9fe:a9fe]/v1",
+        "http://[64:ff9b:1::a9fe:a9fe]/v1",
+        "http://[::ffff:0:a9fe:a9fe]/v1",
+        "http://[::169.254.169.254]/v1",
+        "http://[2001:0:a9fe:a9fe::]/v1",
+        "http://[fd20:ce::254]/v1",
+        f"http://{'a' * 64}/v1",
+        f"http://{'a.' * 30}{'b' * 300}/v1",
+        "http://a..b/v1",
+        "http://.a/v1",
+        "http://xn--/v1",
     ],
 )
 def test_what_is_no_session_is_refused_even_without_a_list(url: str | None) -> None:
@@ -82,6 +94,8 @@ def test_what_is_no_session_is_refused_even_without_a_list(url: str | None) -> N
 def test_a_server_of_a_cluster_does_not_ask_itself_unless_told_to() -> None:
     with pytest.raises(EndpointRefusedError, match=r"127\.0\.0\.0/8 allows it"):
         checked_endpoint("http://127.0.0.1:30000/v1", HostRules(loopback=False))
+    with pytest.raises(EndpointRefusedError, match=r"127\.0\.0\.0/8 allows it"):
+        checked_endpoint("http://[64:ff9b::7f00:1]:30000/v1", HostRules(loopback=False))
     assert checked_endpoint("http://127.0.0.1/v1", HostRules.parse(["127.0.0.0/8"], loopback=False))
 
 
@@ -131,7 +145,21 @@ async def test_the_connection_goes_to_the_address_that_was_judged_and_keeps_the_
     assert looked_up == ["session.cluster"]
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "10.2.0.1", "0.0.0.0"])  # noqa: S104 - an address that is refused
+@pytest.mark.parametrize("url", ["http://[2001:db8::1]/v1", "http://bücher.example/v1", "http://a.example./v1"])
+def test_other_addresses_and_names_are_taken_without_a_list(url: str) -> None:
+    assert checked_endpoint(url, ANYWHERE) == url
+
+
+async def test_a_name_that_cannot_be_one_is_a_server_that_is_not_there() -> None:
+    async with httpx.AsyncClient(transport=JudgedTransport(ANYWHERE, Noted()), trust_env=False) as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get("http://a..b/health")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "10.2.0.1", "0.0.0.0"],  # noqa: S104 - refused
+)
 async def test_a_name_that_now_means_another_place_is_not_asked(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     resolving(monkeypatch, [address])
     inner = Noted()
