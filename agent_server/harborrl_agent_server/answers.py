@@ -5,6 +5,7 @@ from dataclasses import replace
 from harborrl_agent_server.agents.registry import InvalidAgentError
 from harborrl_agent_server.contract import ExitStatus, RunResponse
 from harborrl_agent_server.endpoints import EndpointRefusedError
+from harborrl_agent_server.errors import HostError
 from harborrl_agent_server.outcomes import Cause, Evidence, Verdict, judge
 from harborrl_agent_server.run import Run
 from harborrl_agent_server.settings import Settings
@@ -18,6 +19,7 @@ REFUSALS: dict[type[Exception], ExitStatus] = {
     InvalidAgentError: ExitStatus.INVALID_AGENT,
     EndpointRefusedError: ExitStatus.MODEL_ENDPOINT_FAILED,
     TrialExistsError: ExitStatus.SERVER_ERROR,
+    HostError: ExitStatus.SERVER_ERROR,
 }
 """What a trial that was not begun is answered with."""
 

@@ -39,6 +39,19 @@ class StartupError(Exception):
     """The server cannot start as configured. One line: what, where, what to do."""
 
 
+class HostError(Exception):
+    """The server's own machine failed before the trial began: a full volume, no descriptor or memory left."""
+
+
+HOST_FAULTS = (OSError, MemoryError)
+"""Of this server's own machine, by exact class: a full or broken trials volume, no file descriptor or memory left.
+Nothing that a policy does in its sandbox, or a task's author in its folder, ends in one of them."""
+
+
+def is_host_fault(error: BaseException) -> bool:
+    return type(error) in HOST_FAULTS
+
+
 SANDBOX_FAULTS = (
     SandboxStartError,
     SandboxLostError,

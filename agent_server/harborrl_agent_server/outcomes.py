@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harborrl_agent_server.contract import ExitStatus
+from harborrl_agent_server.errors import HOST_FAULTS
 
 
 class Cause(StrEnum):
@@ -73,9 +74,7 @@ class RewardError(ValueError):
 
 ZERO = {"reward": 0.0}
 
-HOST_ERRORS = frozenset({"OSError", "MemoryError"})
-"""Of this server's own machine, by exact class: a full or broken trials volume, no file descriptor or memory left.
-Nothing that a policy does in its sandbox ends in one of them."""
+HOST_ERRORS = frozenset(fault.__name__ for fault in HOST_FAULTS)
 
 THE_POLICYS = frozenset({"SandboxResourceError", "SandboxUnusableError"})
 """Ends of a sandbox that are its agent's doing, once it has begun: memory and storage used up, nothing left to run."""
@@ -95,8 +94,9 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
             ExitStatus.MODEL_ENDPOINT_FAILED,
             message="the agent's time was spent before its first request: give sandboxes cpu, or a way to the gateway",
         )
-    if seen.exception in HOST_ERRORS and not seen.after_grading:
-        return Verdict(ExitStatus.SERVER_ERROR, message=f"{why}; look at the agent server's volumes and limits")
+    if (seen.exception in HOST_ERRORS and not seen.after_grading) or (seen.fault in HOST_ERRORS and not seen.rewards):
+        said = why if seen.exception in HOST_ERRORS else f"{seen.fault}: {seen.fault_message}"
+        return Verdict(ExitStatus.SERVER_ERROR, message=f"{said}; look at the agent server's volumes and limits")
     broke = seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)
     if seen.fault in THE_POLICYS and broke and not seen.never_asked:
         return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)

@@ -14,6 +14,13 @@ class TaskNotFoundError(Exception):
     """No usable task directory has this id."""
 
 
+def resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # the latter is Python's word for a loop of links
+        raise TaskNotFoundError(f"{path} cannot be followed: {error}; replace the link by a real directory") from error
+
+
 def task_directory(tasks_dir: Path, instance_id: str) -> Path:
     """The resolved task directory of an id; data sets that capitalise ids find their lower-case directory.
 
@@ -25,7 +32,7 @@ def task_directory(tasks_dir: Path, instance_id: str) -> Path:
         )
     root = tasks_dir.resolve()
     for name in dict.fromkeys((instance_id, instance_id.lower())):
-        candidate = (root / name).resolve()
+        candidate = resolved(root / name)
         if not candidate.is_dir():
             continue
         if candidate == root or not candidate.is_relative_to(root):

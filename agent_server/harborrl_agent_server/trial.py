@@ -21,7 +21,7 @@ from harbor.trial.trial import Trial
 
 from harborrl_agent_server.agents.registry import loaded, model_session, tools_of
 from harborrl_agent_server.contract import ExitStatus, RunRequest
-from harborrl_agent_server.errors import ERROR_POLICY
+from harborrl_agent_server.errors import ERROR_POLICY, HostError, is_host_fault
 from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.known_tasks import KnownTrial
 from harborrl_agent_server.loggers import forget_loggers
@@ -221,7 +221,10 @@ def collected(task: TaskDefinition) -> list[str]:
 
 
 async def built(config: TrialConfig) -> Trial:
-    """Harbor's trial; its directory, made first, is the claim on the session."""
+    """Harbor's trial; its directory, made first, is the claim on the session.
+
+    Raises `TrialExistsError`, `HostError` and `BadTaskError`: no retry heals the last, and training ends over it.
+    """
     claim = config.trials_dir / config.trial_name
     try:
         claim.mkdir(parents=True)
@@ -229,12 +232,16 @@ async def built(config: TrialConfig) -> Trial:
         raise TrialExistsError(
             f"trial {claim.name} was begun before, by a server that runs it still or was killed; open another session"
         ) from error
+    except OSError as error:
+        raise HostError(f"{claim}: {error.strerror}; look at the agent server's volumes and limits") from error
     try:
         return await KnownTrial.create(config)
     except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
         forget_loggers(config.trial_name)
         shutil.rmtree(claim, ignore_errors=True)
         said = f"{type(error).__name__}: {str(error)[:500]}"
+        if is_host_fault(error):
+            raise HostError(f"{said}; look at the agent server's volumes and limits") from error
         raise BadTaskError(f"Harbor refuses the task {(config.task.path or claim).name}: {said}") from error
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from harborrl_agent_server.sandboxes.archives import BadArchiveError, unpack
 from harborrl_agent_server.sandboxes.streams import TransferTooLargeError
+from support.small_volume import small_volume
 
 GOOD = "good"
 
@@ -98,6 +99,16 @@ def test_a_hostile_member_costs_only_itself(tmp_path: Path, hostile: tarfile.Tar
     assert unpack(archive_of(hostile), target, limit=10_000) == [hostile.name[:100]]
     assert [path.name for path in target.rglob("*") if path.is_file()] == [GOOD]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "target"]
+
+
+def test_what_a_full_volume_refuses_is_no_unsafe_name(tmp_path: Path) -> None:
+    with small_volume(tmp_path / "volume", 1) as volume, pytest.raises(OSError, match="No space left"):
+        unpack(archive_of(member("reward.txt"), content=b"x" * 2**21), volume, limit=2**30)
+
+
+def test_a_name_that_no_file_can_have_costs_only_itself(tmp_path: Path) -> None:
+    assert unpack(archive_of(member("n" * 300)), tmp_path, limit=2**20) == ["n" * 300]
+    assert (tmp_path / GOOD).exists()
 
 
 def test_an_absolute_name_lands_inside(tmp_path: Path) -> None:

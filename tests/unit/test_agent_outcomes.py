@@ -136,6 +136,16 @@ def evidence(**changes: object) -> Evidence:
             id="a full trials volume is no zero",
         ),
         pytest.param(
+            evidence(exception="DownloadVerifierDirError", fault="OSError", rewards=None),
+            "ServerError",
+            0.0,
+            {},
+            id="nor is one that Harbor found another word for",
+        ),
+        pytest.param(
+            evidence(fault="OSError"), "Submitted", 1.0, {"reward": 1.0}, id="a log that found no room is forgiven"
+        ),
+        pytest.param(
             evidence(exception="ValueError", rewards=None, verifier_started=False),
             "AgentError",
             0.0,

@@ -1,5 +1,6 @@
 """Transfers as tar archives: what goes in carries no foreign owner, what comes out cannot leave its directory."""
 
+import errno
 import re
 import shutil
 import sys
@@ -22,6 +23,11 @@ HEADER_LIMIT = 64 * 1024
 
 SHOWN = 100
 """Characters of a refused name."""
+
+HOSTS_OWN = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""Errors that no name or kind of a member brings about: our volume is full or broken, or this process at its limits."""
 
 CHANGED = re.compile(r"tar: .*: (file changed as we read it|File removed before we read it|File shrank by .*)")
 
@@ -58,6 +64,7 @@ def unpack(archive: IO[bytes], target: Path, *, limit: int, members: int = MEMBE
 
     Absolute paths, `..`, links that lead outside, devices and what lies too deep are skipped one by one: a hostile name
     costs only itself. One that is too long to be read is a `BadArchiveError`.
+    What fails for this machine's own reasons is raised: half of a log, or of a reward, is none.
     A file already in the way is replaced, never written through: it may be a link that an earlier member made.
     """
     refused: list[str] = []
@@ -102,7 +109,11 @@ def _extracted(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> b
         return False
     try:
         tar.extract(member, target, filter="data")
-    except (tarfile.FilterError, OSError):
+    except tarfile.FilterError:
+        return False
+    except OSError as error:
+        if error.errno in HOSTS_OWN:
+            raise
         return False
     return True
 

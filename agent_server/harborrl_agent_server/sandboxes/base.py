@@ -18,6 +18,7 @@ from harborrl_agent_server.errors import (
     SandboxStartError,
     SandboxTransportError,
     SandboxUnusableError,
+    is_host_fault,
 )
 from harborrl_agent_server.sandboxes import archives, commands
 from harborrl_agent_server.sandboxes.streams import CHUNK, Capture, FileSink, Sink
@@ -266,6 +267,10 @@ class ShellSandbox(BaseEnvironment):
             return await work()
         except SANDBOX_FAULTS as error:
             self.scope.blame(error)
+            raise
+        except Exception as error:
+            if is_host_fault(error):  # Harbor wraps what a download ends with
+                self.scope.blame(error)
             raise
 
 
