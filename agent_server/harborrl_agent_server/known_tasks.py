@@ -6,7 +6,7 @@ Harbor parses, checks and hashes the directory anew for each trial, in the event
 import copy
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, override
@@ -19,6 +19,11 @@ from harbor.trial.trial import Trial
 
 KEPT = 1024
 """Tasks, some ten kilobytes each; the one that was not used for longest goes."""
+
+READ_HERE = frozenset(
+    {"task.toml", "instruction.md", "Dockerfile", "docker-compose.yaml", "environment", "solution", "solve.sh", "steps"}
+)
+"""Names whose content is read on this side, and shown to the model or sent into a sandbox. Harbor judges `tests`."""
 
 State = tuple[tuple[str, int, int, int], ...]
 """Of each name below a directory: size, and when content and inode were changed, in nanoseconds."""
@@ -64,12 +69,20 @@ class KnownTasks:
         state = tuple(state_of(str(task_dir)))
         found = self._known.get(task_dir)
         if found is None or found[0] != state:
+            refuse_ways_out(task_dir, (path for path, *_ in state))
             found = (state, KnownTask(task_dir))
             self._known[task_dir] = found
         self._known.move_to_end(task_dir)
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
         return found[1].for_trial()
+
+
+def refuse_ways_out(task_dir: Path, paths: Iterable[str]) -> None:
+    """Raises `ValueError` for a link by which a task's author would be shown any file of this server's."""
+    for path in map(Path, paths):
+        if path.name in READ_HERE and path.is_symlink() and not path.resolve().is_relative_to(task_dir.parent):
+            raise ValueError(f"{path.relative_to(task_dir)} leads out of {task_dir.parent}; put the file itself there")
 
 
 def state_of(folder: str) -> Iterator[tuple[str, int, int, int]]:

@@ -44,6 +44,26 @@ def test_what_one_trial_does_to_its_configuration_no_other_sees(tasks: Path) -> 
     assert known.task(tasks / "write-greeting").config.environment.cpus != 64
 
 
+@pytest.mark.parametrize("name", ["instruction.md", "task.toml", "tests/test.sh", "tests", "environment", "steps"])
+def test_a_task_shows_nobody_a_file_of_the_servers(tasks: Path, tmp_path: Path, name: str) -> None:
+    secret, link = tmp_path / "secret", tasks / "write-greeting" / name
+    if link.is_dir():
+        link.rename(secret)
+    elif link.exists():
+        secret.write_bytes(link.read_bytes())
+    link.unlink(missing_ok=True)
+    link.symlink_to(secret)
+    with pytest.raises(ValueError, match=r"leads out of|must stay within the task"):
+        KnownTasks().task(tasks / "write-greeting")
+
+
+def test_tasks_may_share_a_file(tasks: Path) -> None:
+    task = tasks / "write-greeting"
+    (task / "instruction.md").rename(tasks / "shared.md")
+    (task / "instruction.md").symlink_to("../shared.md")
+    assert KnownTasks().task(task).instruction == (tasks / "shared.md").read_text()
+
+
 @pytest.mark.parametrize("change", ["instruction.md", "tests/new", "tests/.harborignore", "environment/Dockerfile"])
 def test_a_file_that_was_changed_or_added_is_seen(tasks: Path, change: str) -> None:
     known = KnownTasks()
