@@ -26,7 +26,8 @@ def main() -> int:
         return command.main(sys.argv[2:])
     # As process 1 of its container it would not hear SIGTERM without a handler, and what follows takes seconds to
     # import: a pod deleted in that moment would stay for the whole of its grace period, which outlasts a trial.
-    signal.signal(signal.SIGTERM, _leave)
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, _leave)
     return guarded(serve) if os.getpid() == 1 else serve(lambda: None)
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +20,7 @@ from harborrl_agent_server.answering import TrialResponse
 from harborrl_agent_server.bearer import may_act
 from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest, Warm
+from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.gateway_serve import open_gateway
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
@@ -50,11 +53,12 @@ def create_app(
     provider: SandboxProvider,
     servers: Resolve | None = None,
     admission: Admission | None = None,
+    gateway_door: socket.socket | None = None,
 ) -> FastAPI:
     """The server as an ASGI application over an open provider; its runs are `app.state.runs` while it is up.
 
     `servers`: the job's agent servers, by default those behind its headless Service. `admission`: by default this
-    server's alone.
+    server's alone. `gateway_door`: the gateway's port, where it is taken already.
     """
     metrics = Metrics()
     metrics.capacity.set(settings.max_concurrent)
@@ -63,7 +67,15 @@ def create_app(
     app = FastAPI(
         title="HarborRL agent server",
         version=VERSION,
-        lifespan=lambda app: lifespan(app, settings, provider, metrics=metrics, servers=servers, admission=admission),
+        lifespan=lambda app: lifespan(
+            app,
+            settings,
+            provider,
+            metrics=metrics,
+            servers=servers,
+            admission=admission,
+            gateway=open_gateway(settings, gateway_door),
+        ),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -82,9 +94,10 @@ async def lifespan(
     metrics: Metrics,
     servers: Resolve | None,
     admission: Admission | None,
+    gateway: AbstractAsyncContextManager[Gateway],
 ) -> AsyncIterator[None]:
-    async with open_gateway(settings) as gateway, httpx.AsyncClient(trust_env=False) as peer_client:
-        app.state.runs = Runs(settings, provider, gateway, metrics, admission=admission)
+    async with gateway as opened, httpx.AsyncClient(trust_env=False) as peer_client:
+        app.state.runs = Runs(settings, provider, opened, metrics, admission=admission)
         app.state.peers = Peers(settings, peer_client, servers)
         runs: Runs = app.state.runs
         chores = [

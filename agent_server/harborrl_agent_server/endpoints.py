@@ -55,7 +55,7 @@ class HostRules:
             except ValueError:
                 pass
             bare = entry.removeprefix("*.")
-            if not bare or any(character in bare for character in "*/:@ ?#"):
+            if not is_name(bare) or any(character in bare for character in "*/:@ ?#"):
                 raise StartupError(f"--allowed-model-hosts {entry!r}: a host name, *.name, an address or a CIDR")
             if bare == entry:
                 names.add(bare)
@@ -140,6 +140,13 @@ def checked_endpoint(base_url: str | None, rules: HostRules) -> str:
         )
     judge_host(host, rules)
     return base_url.rstrip("/")
+
+
+def is_name(host: str) -> bool:
+    try:
+        return bool(name_for_look_up(host))
+    except ValueError:
+        return False
 
 
 def name_for_look_up(host: str) -> bytes:

@@ -188,12 +188,11 @@ class Listener(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def listening(gateway: Gateway, *, host: str, port: int, advertised: str) -> AsyncIterator[None]:
-    """Serve sandboxes on a port of their own: they must not reach `/run`. `port` 0 takes a free one."""
-    listener = opened(host, port)
-    gateway.address = address_of(listener, advertised)
+async def listening(gateway: Gateway, door: socket.socket, advertised: str) -> AsyncIterator[None]:
+    """Serve sandboxes on a port of their own: they must not reach `/run`."""
+    gateway.address = address_of(door, advertised)
     try:
-        async with serving(gateway.app(), listener):
+        async with serving(gateway.app(), door):
             yield
     finally:
         gateway.address = ""

@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 
 from harborrl_agent_server.endpoints import HostRules
-from harborrl_agent_server.gateway import Gateway, listening, serving
+from harborrl_agent_server.gateway import Gateway, listening, opened, serving
 from harborrl_agent_server.gateway_connect import model_client
 from harborrl_agent_server.settings import Settings
 
@@ -27,8 +27,15 @@ def listening_host(settings: Settings) -> str:
     return "127.0.0.1" if settings.gateway_host == "127.0.0.1" else "0.0.0.0"  # noqa: S104 - of a pod
 
 
+def entered(settings: Settings) -> socket.socket | None:
+    """The gateway's port, taken before the server serves; None where it needs none. Raises `StartupError`."""
+    if settings.worker is not None or not needed(settings):
+        return None
+    return opened(listening_host(settings), settings.gateway_port)
+
+
 @contextlib.asynccontextmanager
-async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
+async def open_gateway(settings: Settings, door: socket.socket | None = None) -> AsyncIterator[Gateway]:
     """It listens only where an agent may need it; a worker's behind the dispatcher's, which tells them by token."""
     worker = settings.worker
     rules = host_rules(settings)
@@ -43,6 +50,6 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         async with serving(gateway.app(), listener):
             yield gateway
     else:
-        port, host = settings.gateway_port, listening_host(settings)
-        async with listening(gateway, host=host, port=port, advertised=settings.gateway_host):
+        door = door or opened(listening_host(settings), settings.gateway_port)
+        async with listening(gateway, door, settings.gateway_host):
             yield gateway

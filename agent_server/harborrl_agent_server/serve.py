@@ -17,7 +17,9 @@ from fastapi import FastAPI
 from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.dashboard.serving import RunsSource, bound, redactor, showing
+from harborrl_agent_server.doors import doors
 from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.gateway_serve import entered
 from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.lending import SLOTS, STARTS, LentSlots, borrowing
 from harborrl_agent_server.runs import Runs
@@ -103,7 +105,7 @@ async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> No
     spare_the_collector()
     try:
         async with admitting(settings, beat) as admission:
-            app = create_app(settings, provider, admission=admission)
+            app = create_app(settings, provider, admission=admission, gateway_door=entered(settings))
             if settings.worker is not None:
                 add_telling(app, settings)
             await listen(app, settings, provider.standing)
@@ -167,12 +169,13 @@ async def _beat_on(beat: Beat) -> None:
 async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaitable[Standing]]) -> None:
     """Serve until a signal, then see every run answered before the last connection is closed."""
     dashboard = bound(settings)
+    entrance = None if settings.worker is not None else doors("--port", settings.host, settings.port)
     server = Server(config_of(app, settings))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sign, stopping.set)
-    serving = asyncio.ensure_future(server.serve())
+    serving = asyncio.ensure_future(server.serve(entrance))
     await announced(server, serving)
     told = asyncio.ensure_future(stopping.wait())
     if server.started:

@@ -1,20 +1,28 @@
 """What the server was started with: flags and environment (docs/contracts.md), checked before anything listens."""
 
 import argparse
-import json
+import errno
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
+from harborrl_agent_server.endpoints import HostRules
 from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.flag_values import Flags, folder, number, seconds, something
 
 LAST_PORT = 65535
 
 LONGEST_LABEL = 63
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Of a volume: no reason not to start, for a server that runs makes room by what it keeps."""
 
 SANDBOX_KINDS = ("kubernetes", "docker", "local")
 
@@ -145,24 +153,26 @@ class Settings:
         return self.pod_name[: LONGEST_LABEL - len(mark)] + mark if mark else self.pod_name
 
 
-def parser() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser(prog="harborrl_agent_server", description="Runs Harbor trials for a HarborRLJob.")
+def parser() -> Flags:
+    flags = Flags(prog="harborrl_agent_server", description="Runs Harbor trials for a HarborRLJob.")
     add = flags.add_argument
-    add("--host", default="127.0.0.1")
-    add("--port", type=int, default=30000)
-    add("--dashboard-port", type=int, default=0, help="of read-only pages about all workers' trials; 0: none")
-    add("--max-concurrent", type=int, default=8, help="trials that run at once; further ones wait in order")
-    add("--start-concurrency", type=int, default=16, help="sandboxes that are being made at once; 0: no limit")
-    add("--workers", type=int, default=1, help="server processes that share port and slots; for some 100 trials each")
+    add("--host", type=something, default="127.0.0.1")
+    add("--port", type=number, default=30000)
+    add("--dashboard-port", type=number, default=0, help="of read-only pages about all workers' trials; 0: none")
+    add("--max-concurrent", type=number, default=8, help="trials that run at once; further ones wait in order")
+    add("--start-concurrency", type=number, default=16, help="sandboxes that are being made at once; 0: no limit")
+    add(
+        "--workers", type=number, default=1, help="server processes that share port and slots; for some 100 trials each"
+    )
     add_budgets(flags)
-    add("--trials-dir", type=Path, required=True)
+    add("--trials-dir", type=folder, required=True)
     add("--agent-name", default="bash", help="agent of requests that name none")
     add("--agent-kwargs", default="{}", metavar="JSON")
     add("--allowed-agents", default=",".join(AGENTS), metavar="NAMES", help="what a request may name, comma-separated")
     add("--allowed-model-hosts", default="", metavar="HOSTS", help="names, *.names, addresses, CIDRs of sessions")
-    add("--gateway-port", type=int, default=0, help="where agents inside sandboxes reach the model; 0: any free one")
+    add("--gateway-port", type=number, default=0, help="where agents inside sandboxes reach the model; 0: any free one")
     add("--allow-oracle", action="store_true", help="let requests run the task's own solution (never for training)")
-    add("--reward-key", default=None, help="the reward among several keys of a verifier's reward.json")
+    add("--reward-key", type=something, default=None, help="the reward among several keys of a verifier's reward.json")
     add("--sandbox", default="kubernetes", help=f"{', '.join(SANDBOX_KINDS)}, or pkg.mod:Class of a Harbor environment")
     add("--sandbox-namespace", default="harborrl-sandboxes")
     add("--sandbox-image", default=None, help="image of tasks that name none")
@@ -170,33 +180,33 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--unsafe-ignore-network-policy", action="store_true", help="run restricted tasks though nothing restricts them"
     )
-    add("--grace-period", type=float, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
-    add("--drain-period", type=float, default=0, help="seconds that a replaced server lets its trials run on")
+    add("--grace-period", type=seconds, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
+    add("--drain-period", type=seconds, default=0, help="seconds that a replaced server lets its trials run on")
     add(
         "--keep-trials",
-        type=int,
+        type=number,
         default=10_000,
         help="graded trial directories that stay (failed: four times); 0: all",
     )
-    add("--keep-trials-days", type=float, default=0, help="days that they stay (failed: 4 times); 0: for ever")
+    add("--keep-trials-days", type=seconds, default=0, help="days that they stay (failed: 4 times); 0: for ever")
     add("--guard-run", action="store_true", help="demand HARBOR_ADMIN_SECRET for /run too")
-    add("--heartbeat", type=float, default=30, help="seconds between two signs of life to a waiting client; 0: none")
+    add("--heartbeat", type=seconds, default=30, help="seconds between two signs of life to a waiting client; 0: none")
     return flags
 
 
-def add_budgets(flags: argparse.ArgumentParser) -> None:
+def add_budgets(flags: Flags) -> None:
     add, budgets = flags.add_argument, Budgets()
-    add("--agent-timeout", type=float, default=budgets.agent_timeout_s, help="seconds")
-    add("--environment-start-timeout", type=float, default=budgets.environment_start_s, help="seconds")
-    add("--agent-setup-timeout", type=float, default=budgets.agent_setup_s, help="seconds")
-    add("--verifier-timeout", type=float, default=budgets.verifier_s, help="seconds")
-    add("--cleanup-timeout", type=float, default=budgets.cleanup_s, help="seconds")
+    add("--agent-timeout", type=seconds, default=budgets.agent_timeout_s, help="seconds")
+    add("--environment-start-timeout", type=seconds, default=budgets.environment_start_s, help="seconds")
+    add("--agent-setup-timeout", type=seconds, default=budgets.agent_setup_s, help="seconds")
+    add("--verifier-timeout", type=seconds, default=budgets.verifier_s, help="seconds")
+    add("--cleanup-timeout", type=seconds, default=budgets.cleanup_s, help="seconds")
 
 
 def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings of a command line and an environment.
 
-    Raises `StartupError` with one line for the first thing that is wrong; argparse itself exits on an unknown flag.
+    Raises `StartupError` with one line for the first thing that is wrong.
     """
     args = parser().parse_args(argv)
     tasks = environ.get("HARBOR_TASKS_DIR", "")
@@ -234,12 +244,19 @@ def budgets_from(args: argparse.Namespace) -> Budgets:
 
 def check(settings: Settings) -> None:
     """Raises `StartupError` for the first thing that is wrong."""
-    for fault in (*choices(settings), *numbers(settings)):
+    for fault in (*choices(settings), *agents(settings), *numbers(settings)):
         raise StartupError(fault)
+    HostRules.parse(settings.allowed_model_hosts, loopback=True)
     try:
         settings.trials_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=settings.trials_dir):
+            pass
     except OSError as error:
-        raise StartupError(f"--trials-dir {settings.trials_dir} cannot be written: {error.strerror}") from error
+        if error.errno not in FULL:
+            raise StartupError(
+                f"--trials-dir {settings.trials_dir} cannot be written: {error.strerror}; "
+                "mount a volume there that this server's user may write to"
+            ) from error
 
 
 def choices(settings: Settings) -> Iterator[str]:
@@ -247,11 +264,26 @@ def choices(settings: Settings) -> Iterator[str]:
         yield f"--sandbox {settings.sandbox}: unknown kind; one of {', '.join(SANDBOX_KINDS)}, or pkg.mod:Class"
     if not settings.tasks_dir.is_dir():
         yield f"HARBOR_TASKS_DIR={settings.tasks_dir} is not a directory: mount the tasks volume or correct the path"
+    if settings.sandbox == "local" and settings.sandbox_config:
+        yield "--sandbox-config: --sandbox local has nothing to configure; leave it out"
+    if not is_header(settings.admin_secret):
+        yield "HARBOR_ADMIN_SECRET holds a blank, a line end or no ASCII, which no header carries; write it anew"
+    if settings.guard_run and not settings.admin_secret:
+        yield "--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET"
+
+
+def agents(settings: Settings) -> Iterator[str]:
     unknown = [name for name in settings.allowed_agents if name not in AGENTS]
     if unknown or not settings.allowed_agents:
         yield f"--allowed-agents {', '.join(unknown) or '(none)'}: some of {', '.join(AGENTS)}"
-    if settings.guard_run and not settings.admin_secret:
-        yield "--guard-run: there is no secret to demand; set HARBOR_ADMIN_SECRET"
+    known = (*AGENTS, "oracle") if settings.allow_oracle else AGENTS
+    if settings.agent_name not in known:
+        yield f"--agent-name {settings.agent_name!r}: one of {', '.join(known)}"
+
+
+def is_header(secret: str) -> bool:
+    """Whether every client can send it as it is, and every server find it again."""
+    return secret.isascii() and secret.isprintable() and secret == secret.strip()
 
 
 def numbers(settings: Settings) -> Iterator[str]:
@@ -277,6 +309,12 @@ def numbers(settings: Settings) -> Iterator[str]:
         yield f"time-outs must be positive seconds: {', '.join(short)}"
     if min(settings.keep_trials, settings.keep_trials_days) < 0:
         yield "--keep-trials and --keep-trials-days: 0 (no limit) or more"
+    yield from times(settings)
+
+
+def times(settings: Settings) -> Iterator[str]:
+    if min(settings.grace_s, settings.drain_s) < 0:
+        yield "--grace-period and --drain-period: 0 or more seconds"
     if settings.heartbeat_s < 0:
         yield f"--heartbeat {settings.heartbeat_s:g}: seconds, or 0 for none"
 
@@ -302,7 +340,7 @@ def names(text: str) -> tuple[str, ...]:
 
 def json_object(flag: str, text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise StartupError(f"{flag} is not JSON: {error}") from error
     if not isinstance(value, dict):

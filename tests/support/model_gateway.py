@@ -10,6 +10,7 @@ import httpx
 
 from harborrl_agent_server.endpoints import HostRules
 from harborrl_agent_server.gateway import Gateway, listening
+from harborrl_agent_server.gateway import opened as free_port
 from harborrl_agent_server.gateway_connect import model_client
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from support.agent_http import Script, SessionServer, serving
@@ -52,6 +53,6 @@ async def desk(script: Script, *, opened: bool = True, **upstream: Any) -> Async
         session = ModelSession(access, client, progress, warnings)
         if opened:
             session.open()
-        async with listening(gateway, host="127.0.0.1", port=0, advertised="127.0.0.1"):
+        async with listening(gateway, free_port("127.0.0.1", 0), "127.0.0.1"):
             with gateway.admitted(session) as url:
                 yield Desk(gateway, session, server, progress, warnings, url, http)

@@ -7,6 +7,7 @@ import pytest
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.serve import ladder, too_short
 from harborrl_agent_server.settings import Budgets, settings_from
+from support.small_volume import fill, small_volume
 
 
 @pytest.fixture
@@ -62,11 +63,51 @@ def test_every_flag_of_docs_contracts_is_understood(tmp_path: Path) -> None:
         (["--dashboard-port", "30000"], "--port and --dashboard-port are the same port, 30000"),
         (["--gateway-port", "30000"], "--port and --gateway-port are the same port"),
         (["--gateway-port", "70000"], "--gateway-port 70000: a port is 0 to 65535"),
+        (["--port", "abc"], "argument --port: 'abc' is no whole number; --help lists the flags"),
+        (["--port", "1.5"], "argument --port: '1.5' is no whole number"),
+        (["--port"], "argument --port: expected one argument"),
+        (["--no-such"], "unrecognized arguments: --no-such; --help lists the flags"),
+        (["stray"], "unrecognized arguments: stray"),
+        (["--agent-timeout", "nan"], "argument --agent-timeout: nan is no length of time"),
+        (["--agent-timeout", "inf"], "argument --agent-timeout: inf is no length of time"),
+        (["--verifier-timeout", "1e308"], "argument --verifier-timeout: 1e308 is no length of time"),
+        (["--heartbeat", "soon"], "argument --heartbeat: 'soon' is no number"),
+        (["--keep-trials-days", "nan"], "argument --keep-trials-days: nan is no length of time"),
+        (["--grace-period", "-1"], "--grace-period and --drain-period: 0 or more seconds"),
+        (["--drain-period", "-1"], "--grace-period and --drain-period: 0 or more seconds"),
+        (["--host", ""], "argument --host: is empty"),
+        (["--reward-key", " "], "argument --reward-key: is empty"),
+        (["--trials-dir", ""], "argument --trials-dir: is empty"),
+        (["--trials-dir", "/proc/trials"], "--trials-dir /proc/trials cannot be written: .*mount a volume"),
+        (["--trials-dir", "/proc"], "--trials-dir /proc cannot be written: .*mount a volume"),
+        (["--agent-name", "os:system"], "--agent-name 'os:system': one of bash, terminus-2, mini-swe-agent, nop"),
+        (["--agent-name", "oracle"], "--agent-name 'oracle': one of bash"),
+        (["--agent-kwargs", "[" * 100_000], "--agent-kwargs is not JSON"),
+        (["--agent-kwargs", '{"a": NaN}'], "--agent-kwargs is not JSON"),
+        (["--sandbox", "local", "--sandbox-config", '{"a": 1}'], "--sandbox-config: --sandbox local has nothing to"),
+        (["--allowed-model-hosts", "http://x"], "--allowed-model-hosts 'http://x': a host name"),
+        (["--allowed-model-hosts", "a..b"], "--allowed-model-hosts 'a..b': a host name"),
     ],
 )
 def test_a_wrong_flag_is_named(flags: list[str], tmp_path: Path, extra: list[str], said: str) -> None:
     with pytest.raises(StartupError, match=said):
         settings_from([*flags, *extra], {"HARBOR_TASKS_DIR": str(tmp_path)})
+
+
+@pytest.mark.parametrize("secret", ["s\n", " s", "s\0", "sé"])
+def test_a_secret_that_no_header_carries_is_refused_and_not_shown(
+    flags: list[str], tmp_path: Path, secret: str
+) -> None:
+    with pytest.raises(StartupError, match="HARBOR_ADMIN_SECRET holds a blank") as told:
+        settings_from(flags, {"HARBOR_TASKS_DIR": str(tmp_path), "HARBOR_ADMIN_SECRET": secret})
+    assert secret not in str(told.value)
+
+
+def test_a_full_volume_is_no_reason_not_to_start(flags: list[str], tmp_path: Path) -> None:
+    """It is made room on by what an old server leaves and a new one sweeps."""
+    with small_volume(tmp_path / "volume", 1) as volume:
+        fill(volume)
+        settings_from([*flags, "--trials-dir", str(volume)], {"HARBOR_TASKS_DIR": str(tmp_path)})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from harborrl_agent_server.dispatch.app import create_app
 from harborrl_agent_server.dispatch.gateway import gateway_app
 from harborrl_agent_server.dispatch.watching import WorkersSource
 from harborrl_agent_server.dispatch.workers import Workers
+from harborrl_agent_server.doors import doors
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway import address_of, opened, serving
 from harborrl_agent_server.gateway_serve import listening_host, needed
@@ -44,6 +46,7 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stopping.set)
     dashboard, redact = bound(settings), redactor(settings)
+    entrance = doors("--port", settings.host, settings.port)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
         await stack.enter_async_context(beating(beat))
@@ -60,7 +63,7 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
             peers, source = Peers(settings, client), WorkersSource(workers, slots, settings)
             app = create_app(settings, workers, peers, slots=slots, metrics=metrics, learn=redact.learn)
             show = showing(source, redact, settings, dashboard, app.version)
-            await listen(settings, app, workers, stopping, show)
+            await listen(settings, app, workers, stopping, show, entrance)
 
 
 @contextlib.asynccontextmanager
@@ -103,10 +106,11 @@ async def listen(
     workers: Workers,
     stopping: asyncio.Event,
     show: contextlib.AbstractAsyncContextManager[None],
+    entrance: list[socket.socket],
 ) -> None:
     """Serve until a signal; then the workers answer every run, and the last connection is closed after them."""
     server = Server(config_of(app, settings))
-    serving = asyncio.ensure_future(server.serve())
+    serving = asyncio.ensure_future(server.serve(entrance))
     watching = asyncio.ensure_future(workers.watch())
     told = asyncio.ensure_future(stopping.wait())
     await announced(server, serving)

@@ -1,0 +1,46 @@
+"""What flags of the command line may say: a wrong value is one line that names its flag, and nothing is started."""
+
+import argparse
+import math
+from pathlib import Path
+from typing import NoReturn, override
+
+from harborrl_agent_server.errors import StartupError
+
+LONGEST_SECONDS = 10 * 365 * 86400
+"""Ten years: what is longer is a slip of the hand, and sums of it are no numbers any more."""
+
+
+class Flags(argparse.ArgumentParser):
+    @override
+    def error(self, message: str) -> NoReturn:
+        """Raises `StartupError` instead of printing the whole usage and leaving with a code of its own."""
+        raise StartupError(f"{' '.join(message.split())}; --help lists the flags")
+
+
+def number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from error
+
+
+def seconds(text: str) -> float:
+    """Also days. Which of them may be 0 or less is the settings' matter."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
+    if not math.isfinite(value) or value > LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is no length of time; at most {LONGEST_SECONDS}")
+    return value
+
+
+def something(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; leave the flag out, or say what is meant")
+    return text
+
+
+def folder(text: str) -> Path:
+    return Path(something(text))
