@@ -1,14 +1,18 @@
 """Processes that another process starts: their output, their exit, and what is left when either side ends."""
 
 import asyncio
+import contextlib
 import io
+import itertools
 import os
+import resource
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
+from harborrl_agent_server.sandboxes.spawner import DESCRIPTORS
 from support.agent_http import eventually
 
 
@@ -72,6 +76,50 @@ async def test_a_spawner_that_is_killed_fails_what_waits_and_the_next_process_ha
     with pytest.raises(SpawnError, match="the spawner ended"):
         await waiting
     assert (await run(spawner, "true"))[0] == 0
+
+
+@contextlib.contextmanager
+def room_for(more: int, pid: int) -> Iterator[None]:
+    """Within it a process can have so many further descriptors."""
+    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208 - names
+    free = (number for number in itertools.count() if number not in taken)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(itertools.islice(free, more, None)), before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def open_here() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of names
+
+
+@pytest.mark.parametrize("more", range(5))
+async def test_a_server_at_its_limit_of_descriptors_loses_none(spawner: Spawner, more: int) -> None:
+    await run(spawner, "true")
+    before = open_here()
+    with room_for(more, os.getpid()):
+        for _ in range(3):
+            with pytest.raises(OSError, match="Too many open files"):
+                await run(spawner, "cat", stdin=b"x")
+    assert open_here() == before
+
+
+async def test_a_server_without_room_for_a_spawner_loses_none() -> None:
+    spawner, before = Spawner({}), open_here()
+    with room_for(8, os.getpid()), pytest.raises(OSError, match="Too many open files"):
+        await run(spawner, "true")
+    assert open_here() == before
+
+
+@pytest.mark.parametrize("more", range(DESCRIPTORS + 1))
+async def test_a_spawner_at_its_limit_says_so_and_goes_on(spawner: Spawner, more: int) -> None:
+    await run(spawner, "true")
+    assert spawner._process is not None
+    with room_for(more, spawner._process.pid), pytest.raises(SpawnError, match="Too many open files"):
+        await run(spawner, "echo", "hello")
+    assert (await run(spawner, "echo", "hello"))[1] == b"hello\n"
 
 
 async def test_nothing_is_left_open_after_many_processes(spawner: Spawner) -> None:

@@ -41,9 +41,9 @@ class Spawner:
 
     async def run(self, argv: Sequence[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         """Run a process to its exit and return its code, negative for a signal. What a sink raises ends the wait."""
+        pipes = Pipes(with_input=stdin is not None)
         number, ended = next(self._numbers), asyncio.get_running_loop().create_future()
         self._exits[number] = ended
-        pipes = Pipes(with_input=stdin is not None)
         try:
             await self._send(number, argv, pipes.theirs)
             pipes.given()
@@ -83,11 +83,13 @@ class Spawner:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
-        with theirs:
+        with theirs, contextlib.ExitStack() as undone:
+            undone.callback(ours.close)
             argv = [sys.executable, "-I", "-S", str(PROGRAM), str(theirs.fileno())]
             self._process = await asyncio.create_subprocess_exec(
                 *argv, env=self._environment, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
             )
+            undone.pop_all()
         self._channel = ours
         asyncio.get_running_loop().add_reader(ours, self._heard, ours)
         return ours
@@ -127,11 +129,20 @@ class Pipes:
     """Between one process and this one."""
 
     def __init__(self, *, with_input: bool) -> None:
-        out, err = os.pipe(), os.pipe()
-        given = os.pipe() if with_input else (os.open(os.devnull, os.O_RDONLY), -1)
-        self.theirs = [given[0], out[1], err[1]]
-        self._ours = [given[1], out[0], err[0]]
+        self.theirs: list[int] = []
+        self._ours: list[int] = []
         self._transports: list[asyncio.BaseTransport] = []
+        try:
+            self._add(*(os.pipe() if with_input else (os.open(os.devnull, os.O_RDONLY), -1)))
+            for _ in ("output", "error output"):
+                self._add(*reversed(os.pipe()))
+        except OSError:
+            self.close()  # what there is of them: without, a server at its limit would stay there
+            raise
+
+    def _add(self, theirs: int, ours: int) -> None:
+        self.theirs.append(theirs)
+        self._ours.append(ours)
 
     def given(self) -> None:
         """The process has its ends."""

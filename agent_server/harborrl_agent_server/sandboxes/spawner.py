@@ -7,12 +7,17 @@ A message is a number and the arguments, separated by NULs, with the descriptors
 answer is `NUMBER CODE` once the process has ended, or `NUMBER !REASON` when it could not be started.
 """
 
+import contextlib
+import errno
 import os
 import selectors
+import signal
 import socket
 import sys
 
 LONGEST = 1024 * 1024
+
+DESCRIPTORS = 3
 
 NICENESS = 10
 """Of what runs in sandboxes: hundreds of busy ones leave the server its turns."""
@@ -26,7 +31,7 @@ def main(descriptor: int) -> None:
     while True:
         for key, _ in watched.select():
             if key.fileobj is channel:
-                message, given, _, _ = socket.recv_fds(channel, LONGEST, 3, socket.MSG_CMSG_CLOEXEC)
+                message, given, _, _ = socket.recv_fds(channel, LONGEST, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
                 if not message:
                     return
                 begin(watched, channel, message, given)
@@ -40,17 +45,33 @@ def main(descriptor: int) -> None:
 
 def begin(watched: selectors.BaseSelector, channel: socket.socket, message: bytes, given: list[int]) -> None:
     number, *argv = message.split(b"\0")
-    places = [(os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(given)]
     try:
-        pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=places)
+        pid = started(argv, given)
+        watched.register(watch(pid), selectors.EVENT_READ, (number, pid))
     except OSError as error:
         channel.send(b"%s !%s" % (number, str(error).encode()))
-    else:
-        watched.register(os.pidfd_open(pid), selectors.EVENT_READ, (number, pid))
     finally:
         for descriptor in given:
             os.close(descriptor)
 
 
+def started(argv: list[bytes], given: list[int]) -> int:
+    if len(given) < DESCRIPTORS:  # the kernel drops those for which this process has no room
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    places = [(os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(given)]
+    return os.posix_spawnp(argv[0], argv, os.environ, file_actions=places)
+
+
+def watch(pid: int) -> int:
+    """A process whose end we could not hear of is ended, for nobody would."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    with contextlib.suppress(ConnectionError):  # the server was killed
+        main(int(sys.argv[1]))
