@@ -34,6 +34,12 @@ from harborrl_agent_server.warmth import KeepsWarm, WarmthCollector
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes. A request carries a whole row of the data set, patches included."""
 
+BODY_SECONDS = 120.0
+"""For a body to come; a client that stands still in the middle of it is gone."""
+
+CLOSED = {"Connection": "close"}
+"""What is left of the body is not read."""
+
 LEAVING = {"Retry-After": "2", "Connection": "close", "X-HarborRL-Trial": "not-started"}
 """The next connection goes to whom the Service names by then; this one would come back here. By the last the client
 knows that this 503 is ours: a proxy's may come of a trial that runs."""
@@ -207,17 +213,24 @@ def demand_bearer(settings: Settings, request: Request) -> None:
         raise HTTPException(401, "send Authorization: Bearer with HARBOR_ADMIN_SECRET", headers=REFUSED)
 
 
-async def body_of(request: Request) -> bytes:
-    body = bytearray()
+async def body_of(request: Request, limit_s: float = BODY_SECONDS) -> bytes:
+    """Of one that is too large as much again is read, for a client that still sends sees no refusal, and no more."""
+    body, size = bytearray(), 0
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > BODY_LIMIT:
-                raise HTTPException(
-                    413, f"the body is larger than {BODY_LIMIT} bytes; send fewer columns of the data set"
-                )
+        async with asyncio.timeout(limit_s):
+            async for chunk in request.stream():
+                size += len(chunk)
+                body += chunk if size <= BODY_LIMIT else b""
+                if size > 2 * BODY_LIMIT:
+                    break
     except ClientDisconnect as error:
         raise HTTPException(400, "the client left before its body was complete") from error
+    except TimeoutError as error:
+        said = f"the body was not complete within {limit_s:.0f} s; nothing has been started"
+        raise HTTPException(408, said, headers=CLOSED) from error
+    if size > BODY_LIMIT:
+        said = f"the body is larger than {BODY_LIMIT} bytes; send fewer columns of the data set"
+        raise HTTPException(413, said, headers=CLOSED)
     return bytes(body)
 
 

@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, override
+from typing import Any
 
 import httpx
 import uvicorn
@@ -21,6 +21,7 @@ from harborrl_agent_server.errors import ModelEndpointError, StartupError
 from harborrl_agent_server.gateway_session import EpisodeOver, ModelSession, SessionClosedError
 from harborrl_agent_server.gateway_upstream import CONTEXT_EXCEEDED, Reply, TurnRefusedError
 from harborrl_agent_server.gateway_wire import completed, failure, streamed
+from harborrl_agent_server.listeners import Listener
 
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes: a whole conversation, sent anew with every turn."""
@@ -28,6 +29,9 @@ BODY_LIMIT = 32 * 1024 * 1024
 AT_ONCE = 4
 """Requests of one trial: an agent has one, and whatever else runs in its sandbox may send them by the hundred. Each
 holds its body while it waits for its turn."""
+
+BODY_SECONDS = 120.0
+"""For it to come."""
 
 REMEMBERED = 10_000
 """Tokens of ended trials that are still told from invented ones."""
@@ -133,7 +137,8 @@ def refused(error: Exception) -> Response:
         case ModelEndpointError():
             return JSONResponse(failure("the model's endpoint failed; the trial is over", "model_endpoint_failed"), 403)
         case _:
-            return JSONResponse(failure(str(error), "invalid_request"), 400)
+            # Of a body that is not read to its end the rest would come for as long as the agent likes.
+            return JSONResponse(failure(str(error), "invalid_request"), 400, headers={"Connection": "close"})
 
 
 @contextlib.contextmanager
@@ -147,16 +152,19 @@ def place_of(session: ModelSession) -> Iterator[None]:
         session.pending -= 1
 
 
-async def asked_of(request: Request) -> dict[str, Any]:
+async def asked_of(request: Request, limit_s: float = BODY_SECONDS) -> dict[str, Any]:
     body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > BODY_LIMIT:
-                raise BadRequestError(f"the body is larger than {BODY_LIMIT} bytes")
+        async with asyncio.timeout(limit_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_LIMIT:
+                    raise BadRequestError(f"the body is larger than {BODY_LIMIT} bytes")
         asked = from_json(bytes(body), allow_inf_nan=False)
     except ClientDisconnect as error:
         raise BadRequestError("the client left before its body was complete") from error
+    except TimeoutError as error:
+        raise BadRequestError(f"the body was not complete within {limit_s:.0f} s") from error
     except ValueError as error:
         raise BadRequestError("the body is not JSON") from error
     if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
@@ -176,15 +184,6 @@ async def while_connected(request: Request, work: Awaitable[Reply]) -> Reply:
     finally:
         left.cancel()
         turn.cancel()
-
-
-class Listener(uvicorn.Server):
-    """Beside the server proper, which hears the signals."""
-
-    @override
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @contextlib.asynccontextmanager

@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
-from typing import Any, override
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -22,6 +22,7 @@ from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway_serve import entered
 from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.lending import SLOTS, STARTS, LentSlots, borrowing
+from harborrl_agent_server.listeners import Listener
 from harborrl_agent_server.runs import Runs
 from harborrl_agent_server.scope import SandboxProvider, Standing
 from harborrl_agent_server.settings import Budgets, Settings
@@ -83,15 +84,6 @@ def provider_for(settings: Settings) -> SandboxProvider:
     from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider  # noqa: PLC0415 - only the chosen one
 
     return KubernetesProvider.from_settings(settings)
-
-
-class Server(uvicorn.Server):
-    """uvicorn waits for open requests before it stops anything; ours last hours, so we end them first."""
-
-    @override
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> None:
@@ -170,7 +162,9 @@ async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaita
     """Serve until a signal, then see every run answered before the last connection is closed."""
     dashboard = bound(settings)
     entrance = None if settings.worker is not None else doors("--port", settings.host, settings.port)
-    server = Server(config_of(app, settings))
+    server = Listener(
+        config_of(app, settings)
+    )  # uvicorn waits for open requests; ours last hours, so we end them first
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):
@@ -195,13 +189,18 @@ async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaita
 
 
 def config_of(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    common: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": CLOSE_SECONDS, "lifespan": "on"}
+    common: dict[str, Any] = {
+        "log_level": "warning",
+        "timeout_graceful_shutdown": CLOSE_SECONDS,
+        "lifespan": "on",
+        "ws": "none",
+    }
     if settings.worker is not None:
         return uvicorn.Config(app, uds=str(settings.worker.socket), **common)
     return uvicorn.Config(app, host=settings.host, port=settings.port, **common)
 
 
-async def announced(server: Server, serving: asyncio.Future[None]) -> None:
+async def announced(server: Listener, serving: asyncio.Future[None]) -> None:
     """Log the address once it is real; with `--port 0` only the log tells it."""
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)

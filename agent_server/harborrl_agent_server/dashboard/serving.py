@@ -5,9 +5,8 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import override
 
 import uvicorn
 
@@ -17,6 +16,7 @@ from harborrl_agent_server.dashboard.redaction import Redactor, secrets_of
 from harborrl_agent_server.dashboard.steps import StepRecords
 from harborrl_agent_server.dashboard.trials import TrialReader
 from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.listeners import Listener
 from harborrl_agent_server.runs import Runs
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.snapshot import Snapshot
@@ -59,15 +59,6 @@ def bound(settings: Settings) -> socket.socket | None:
         raise StartupError(
             f"--dashboard-port {settings.dashboard_port} on {settings.host}: {error.strerror}; choose a free port, or 0"
         ) from error
-
-
-class Listener(uvicorn.Server):
-    """Leaves signals to the server whose guest it is."""
-
-    @override
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @contextlib.asynccontextmanager

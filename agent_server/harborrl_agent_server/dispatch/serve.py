@@ -24,9 +24,10 @@ from harborrl_agent_server.gateway import address_of, opened, serving
 from harborrl_agent_server.gateway_serve import listening_host, needed
 from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.lending import SLOTS, STARTS, Lender
+from harborrl_agent_server.listeners import Listener
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import Peers
-from harborrl_agent_server.serve import Server, announced, beating, config_of, leave_at_last, set_logging
+from harborrl_agent_server.serve import announced, beating, config_of, leave_at_last, set_logging
 from harborrl_agent_server.settings import GATEWAY, Settings, Worker
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ async def listen(
     entrance: list[socket.socket],
 ) -> None:
     """Serve until a signal; then the workers answer every run, and the last connection is closed after them."""
-    server = Server(config_of(app, settings))
+    server = Listener(config_of(app, settings))
     serving = asyncio.ensure_future(server.serve(entrance))
     watching = asyncio.ensure_future(workers.watch())
     told = asyncio.ensure_future(stopping.wait())
