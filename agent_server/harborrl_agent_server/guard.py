@@ -19,6 +19,10 @@ deletion of a job may take."""
 LOOK_SECONDS = 1.0
 """Between two looks at the clock; the server's own end wakes us at once."""
 
+ASLEEP_SECONDS = 5.0
+"""Between two looks, which belong a second apart: then the watcher itself stood still (a paused machine, a processor
+that others took), with every sign of life of that time still unread."""
+
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 Beat = Callable[[], None]
@@ -42,11 +46,15 @@ def guarded(serve: Callable[[Beat], int], hung_s: float = HUNG_SECONDS) -> int:
 
 
 class Silence:
-    """How long a server that was told to go gives no sign of life; before that the liveness probe looks after it."""
+    """How long a server that was told to go gives no sign of life; before that the liveness probe looks after it.
+
+    Time in which nobody looked does not count. Times are of a monotonic clock, in seconds.
+    """
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._since: float | None = None
+        self._looked: float | None = None
 
     def told_to_go(self, now: float) -> None:
         self._since = now if self._since is None else self._since
@@ -55,6 +63,10 @@ class Silence:
         self._since = None if self._since is None else now
 
     def is_too_long(self, now: float) -> bool:
+        asleep = 0.0 if self._looked is None else now - self._looked
+        self._looked = now
+        if self._since is not None and asleep > ASLEEP_SECONDS:
+            self._since += asleep
         return self._since is not None and now - self._since > self._limit_s
 
 

@@ -38,8 +38,8 @@ class Lender:
                         take_back(*wishes.pop(number))
                     case _:
                         pass  # a beat
-        except ConnectionError:
-            pass  # killed
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the worker was killed, or this process ends: asyncio's streams would log a cancelled handler
         finally:
             for wish in wishes.values():
                 take_back(*wish)

@@ -108,9 +108,17 @@ def test_only_silence_after_it_was_told_to_go_counts_and_each_sign_of_life_ends_
     assert not silence.is_too_long(10_000)
     silence.told_to_go(10_000)
     silence.told_to_go(10_040)
-    assert [silence.is_too_long(now) for now in (10_045, 10_046)] == [False, True]
-    silence.heard(10_044)
-    assert [silence.is_too_long(now) for now in (10_089, 10_090)] == [False, True]
+    assert [silence.is_too_long(now) for now in range(10_000, 10_047)] == [False] * 46 + [True]
+    silence.heard(10_047)
+    assert [silence.is_too_long(now) for now in range(10_047, 10_094)] == [False] * 46 + [True]
+
+
+def test_a_watcher_that_stood_still_itself_blames_nobody_for_that_time() -> None:
+    silence = Silence(45)
+    silence.told_to_go(0)
+    assert not silence.is_too_long(1)
+    assert not silence.is_too_long(3600)
+    assert [silence.is_too_long(now) for now in range(3601, 3646)] == [False] * 44 + [True]
 
 
 def test_a_crash_is_told_by_the_code_as_a_shell_does() -> None:

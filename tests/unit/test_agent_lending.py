@@ -100,6 +100,23 @@ async def test_a_worker_learns_of_a_dispatcher_that_died_in_the_middle_of_a_word
     server.close()
 
 
+async def test_the_end_of_the_lender_is_no_fault_of_a_loan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    socket, heard = tmp_path / "lend", list[int]()
+    server = await asyncio.start_unix_server(Lender({"slots": Slots(1)}, heard.append), socket)
+    before = asyncio.all_tasks()
+    async with borrowing(socket, 0) as loan:
+        loan.beat()
+        await eventually(lambda: heard == [0])
+        lending = {task for task in asyncio.all_tasks() - before if "Lender" in repr(task.get_coro())}
+        for task in lending:
+            task.cancel()
+        await asyncio.wait(lending)
+        await loan.lost.wait()
+    server.close()
+    assert lending
+    assert caplog.records == []
+
+
 async def test_a_worker_learns_that_its_dispatcher_has_gone_and_gives_signs_of_life_before(tmp_path: Path) -> None:
     connected: list[asyncio.StreamWriter] = []
     heard: list[int] = []
