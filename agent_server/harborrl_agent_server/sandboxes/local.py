@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
+import time
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, override
@@ -16,7 +18,13 @@ from typing import IO, Any, override
 from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.models.trial.config import EnvironmentConfig
 
-from harborrl_agent_server.errors import SandboxLostError, SandboxStartError, SandboxTransportError, StartupError
+from harborrl_agent_server.errors import (
+    SandboxLostError,
+    SandboxStartError,
+    SandboxTransportError,
+    SandboxUnusableError,
+    StartupError,
+)
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
@@ -32,6 +40,9 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
 }
 
+DEVICES = "null zero full random urandom tty fd stdin stdout stderr"
+"""Of this machine's; its disks are not among them, and what a sandbox does to its own `/dev` stays there."""
+
 BOOT = f"""
 set -e
 mount -t tmpfs -o size=$2,mode=755 harborrl "$1"
@@ -39,7 +50,12 @@ mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay harborrl -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
 cd "$1/root"
 mount -t proc proc proc
-mount --rbind /dev dev
+devices=
+for name in {DEVICES}; do [ ! -e "/dev/$name" ] || devices="$devices /dev/$name"; done
+cp -a --remove-destination $devices dev
+mkdir -p -m 1777 dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=666,mode=620 pts dev/pts
+ln -sf pts/ptmx dev
 mount -t tmpfs -o mode=1777 tmp tmp
 echo sandbox >proc/sys/kernel/hostname
 pivot_root . .
@@ -53,6 +69,15 @@ exec /bin/sh -c "{commands.IDLE.replace("$", chr(92) + "$")}"
 The upper layer is in memory: overlay cannot lie on overlay.
 """
 
+
+PREFIX = "harborrl-sandbox-"
+"""Of the folder on which a sandbox mounts what it writes, there until that is done."""
+
+YOUNG_SECONDS = 600.0
+"""A folder of less may be that of a sandbox which another server makes at this moment."""
+
+END_SECONDS = 1.0
+"""For process 1 to be seen to be gone, once what it held was killed."""
 
 HOLDER = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ipc", "--pid"]
 
@@ -82,7 +107,7 @@ class LocalSandbox(JoiningSandbox):
 
     @override
     async def boot(self) -> None:
-        self._base = Path(tempfile.mkdtemp(prefix="harborrl-sandbox-"))
+        self._base = Path(tempfile.mkdtemp(prefix=PREFIX))
         size = f"{self.task_env_config.storage_mb or 1024}m"
         words = ["nice", "-n", str(NICENESS), *HOLDER, *(["--net"] if self._network_disabled else []), *FORKED]
         self._holder = await asyncio.create_subprocess_exec(
@@ -104,6 +129,7 @@ class LocalSandbox(JoiningSandbox):
             )
         children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text()  # noqa: ASYNC240 - procfs
         self._first_pid = int(children.split()[0])
+        self._base.rmdir()  # what is mounted there is the sandbox's alone, and a killed server would leave the folder
 
     @override
     async def prepare(self) -> None:
@@ -114,7 +140,7 @@ class LocalSandbox(JoiningSandbox):
     @override
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         if self._holder is None or self._holder.returncode is not None:
-            raise SandboxLostError("the sandbox's first process is gone; the trial has to run again")
+            raise ended_by(None if self._holder is None else self._holder.returncode)
         enter = [
             "nsenter",
             "--target",
@@ -131,11 +157,18 @@ class LocalSandbox(JoiningSandbox):
             code = await self._spawner().run([*enter, *argv], stdin=stdin, stdout=stdout, stderr=stderr)
         except SpawnError as error:
             raise SandboxTransportError(f"the way into the sandbox is gone: {error}") from error
-        if code and self._holder.returncode is not None:
-            raise SandboxLostError("the sandbox ended while a command ran")
-        if code < 0:
-            raise SandboxTransportError(f"the way into the sandbox was cut by signal {-code}")
-        return code
+        if code and await self._is_at_its_end(code):
+            raise ended_by(self._holder.returncode)
+        # nsenter ends by the signal that ended its command, and nobody inside can reach nsenter itself.
+        return code if code >= 0 else 128 - code
+
+    async def _is_at_its_end(self, code: int) -> bool:
+        """Commands are killed with the sandbox, a moment before that is known here."""
+        if code == -signal.SIGKILL:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await self.holder_ended()
+        return self._holder is not None and self._holder.returncode is not None
 
     def _spawner(self) -> Spawner:
         """The server's; one of its own where the class was chosen by its import path."""
@@ -161,6 +194,21 @@ class LocalSandbox(JoiningSandbox):
             shutil.rmtree(self._base, ignore_errors=True)
 
 
+def sweep(folder: Path, now: float) -> None:
+    """Folders of sandboxes that were being made when their server was killed: nothing is in them."""
+    for path in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # somebody else's, or gone meanwhile
+            if now - path.stat().st_mtime > YOUNG_SECONDS:
+                path.rmdir()
+
+
+def ended_by(code: int | None) -> Exception:
+    """Process 1 ends with 0 on a signal from inside and on nothing else (decision 0171)."""
+    if code == 0:
+        return SandboxUnusableError("the sandbox was ended by its own processes (SIGTERM to process 1)")
+    return SandboxLostError("the sandbox's first process is gone; the trial has to run again")
+
+
 class LocalProvider:
     """Makes local sandboxes; refuses at start-up where they are not possible."""
 
@@ -169,6 +217,7 @@ class LocalProvider:
         return Spawner(ENVIRONMENT)
 
     async def open(self) -> None:
+        sweep(Path(tempfile.gettempdir()), time.time())
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
         if missing:
             raise StartupError(
