@@ -12,6 +12,11 @@ from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError
 from harborrl_agent_server.trial import BadTaskError, TrialExistsError, TrialRun
 
+LONGEST_MESSAGE = 2000
+"""Characters."""
+
+MOST_WARNINGS = 100
+
 REFUSALS: dict[type[Exception], ExitStatus] = {
     InvalidInstanceIdError: ExitStatus.INVALID_INSTANCE_ID,
     TaskNotFoundError: ExitStatus.TASK_NOT_FOUND,
@@ -70,8 +75,13 @@ def of_trial(run: Run, trial: TrialRun, settings: Settings) -> RunResponse:
     answer.agent_metrics = trial.metrics()
     queue = (run.admitted or run.registered) - run.registered
     answer.phase_seconds = {"queue": round(queue, 3), **trial.phase_seconds()}
-    answer.warnings = [*verdict.warnings, *trial.scope.warnings]
+    answer.warnings = [one_line(warning) for warning in [*verdict.warnings, *trial.scope.warnings][:MOST_WARNINGS]]
     return answer
+
+
+def one_line(text: str) -> str:
+    """What people read, however many names and lines a verifier or a library put into it."""
+    return " ".join(text.split())[:LONGEST_MESSAGE]
 
 
 def response_from(verdict: Verdict) -> RunResponse:
@@ -80,5 +90,5 @@ def response_from(verdict: Verdict) -> RunResponse:
         exit_status=verdict.exit_status,
         eval_report=verdict.eval_report,
         infra_failure=verdict.infra_failure,
-        message=verdict.message,
+        message=None if verdict.message is None else one_line(verdict.message),
     )

@@ -1,7 +1,10 @@
 """The outcome table: infrastructure is never a number, and what the policy did always is."""
 
+from dataclasses import replace
+
 import pytest
 
+from harborrl_agent_server.answers import LONGEST_MESSAGE, response_from
 from harborrl_agent_server.contract import ExitStatus
 from harborrl_agent_server.outcomes import Cause, Evidence, RewardError, judge, reward_from
 
@@ -158,6 +161,13 @@ def test_evidence_decides_the_outcome(seen: Evidence, status: str, reward: float
     verdict = judge(seen)
     assert (verdict.exit_status, verdict.reward, verdict.eval_report) == (status, reward, report)
     assert verdict.infra_failure is (report == {})
+
+
+def test_a_message_is_one_line_of_a_length_that_can_be_read() -> None:
+    names = judge(evidence(rewards={f"test {number}": 1.0 for number in range(50_000)}))
+    assert len(response_from(names).message or "") == LONGEST_MESSAGE
+    lines = replace(names, message="cannot remove:\n  it is\ta directory\n")
+    assert response_from(lines).message == "cannot remove: it is a directory"
 
 
 def test_a_named_key_is_the_reward_among_several() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harborrl_agent_server.errors import SandboxTransportError, SandboxUnusableError
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.local import LocalProvider
 from support.agent_server import MARKS
@@ -30,6 +31,30 @@ async def complain(sandbox: ShellSandbox, said: str, code: int) -> None:
         "t=$(command -v tar); cp $t /bin/real-tar; rm $t; "
         f'printf \'#!/bin/sh\\nreal-tar "$@"\\nprintf "%%s\\\\n" "{said}" >&2\\nexit {code}\\n\' >$t; chmod +x $t'
     )
+
+
+async def stand_still(sandbox: ShellSandbox, what: str) -> None:
+    """Its `tar` does something else, without an end."""
+    await sandbox.exec(f"t=$(command -v tar); rm $t; printf '#!/bin/sh\\n{what}\\n' >$t; chmod +x $t")
+    sandbox.transfer_s = 0.5
+
+
+async def test_a_sandbox_whose_tar_was_made_to_hang_has_itself_to_blame(sandbox: ShellSandbox, tmp_path: Path) -> None:
+    """By a lost sandbox a policy could have its trial thrown away."""
+    await stand_still(sandbox, "exec sleep 100")
+    with pytest.raises(SandboxUnusableError, match="runs other commands"):
+        await sandbox.download_dir("/app/out", tmp_path / "back")
+    await stand_still(sandbox, "cat >/dev/null; exec sleep 100")
+    (tmp_path / "tests").mkdir()
+    with pytest.raises(SandboxUnusableError, match="runs other commands"):
+        await sandbox.upload_dir(tmp_path / "tests", "/tests")
+    assert isinstance(sandbox.scope.fault, SandboxUnusableError)
+
+
+async def test_a_transfer_that_is_slow_is_the_ways_to_blame(sandbox: ShellSandbox, tmp_path: Path) -> None:
+    await stand_still(sandbox, "while :; do echo x; sleep 0.1; done")
+    with pytest.raises(SandboxTransportError):
+        await sandbox.download_dir("/app/out", tmp_path / "back")
 
 
 @pytest.mark.parametrize(

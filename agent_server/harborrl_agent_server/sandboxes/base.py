@@ -1,6 +1,7 @@
 """What our sandboxes have in common: Harbor's environment interface over one primitive, a byte-exact command stream."""
 
 import asyncio
+import os
 import shlex
 import tempfile
 from abc import abstractmethod
@@ -42,6 +43,9 @@ class ShellSandbox(BaseEnvironment):
 
     A subclass boots and removes it and carries one command's bytes; everything else is here.
     """
+
+    transfer_s = TRANSFER_SECONDS
+    """A transfer that stands still so long in a sandbox which answers has been seen to by the agent."""
 
     left = False
     """Whether the last `destroy` failed, or still goes on; the next one tries again."""
@@ -187,24 +191,34 @@ class ShellSandbox(BaseEnvironment):
         excused: Callable[[int, str], bool] = lambda _code, _said: False,
     ) -> None:
         """Run one of our own commands: an exit code but 0 is an error that shows what it said, unless it is excused."""
-        err = Capture(16 * 1024)
+        err, out = Capture(16 * 1024), Counted(stdout or _ignore)
         try:
             async with asyncio.timeout(limit_s):
-                code = await self.stream(argv, stdin=stdin, stdout=stdout or _ignore, stderr=err)
+                code = await self.stream(argv, stdin=stdin, stdout=out, stderr=err)
         except TimeoutError as error:
-            raise SandboxTransportError(
-                f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
-            ) from error
+            said = f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
+            stands_still = out.size == 0 if stdin is None else is_at_end(stdin)
+            if limit_s >= self.transfer_s and stands_still and await self._answers():
+                raise SandboxUnusableError(f"{said}, which runs other commands: it has no tar any more") from error
+            raise SandboxTransportError(said) from error
         if code and not excused(code, err.text()):
             raise RuntimeError(
                 f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}"
             )
 
+    async def _answers(self) -> bool:
+        """Whether the way to the sandbox is open, so that what hangs there is its own."""
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                return await self.stream([commands.SHELL, "-c", ":"], stdin=None, stdout=_ignore, stderr=_ignore) == 0
+        except (TimeoutError, *SANDBOX_FAULTS):
+            return False
+
     async def _write(self, path: str, content: bytes) -> None:
         with tempfile.TemporaryFile() as file:
             file.write(content)
             file.seek(0)
-            await self._plain([commands.SHELL, "-c", f"cat >{shlex.quote(path)}"], limit_s=TRANSFER_SECONDS, stdin=file)
+            await self._plain([commands.SHELL, "-c", f"cat >{shlex.quote(path)}"], limit_s=self.transfer_s, stdin=file)
 
     @override
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
@@ -223,7 +237,7 @@ class ShellSandbox(BaseEnvironment):
 
             async def send() -> None:
                 file.seek(0)
-                await self._plain(argv, limit_s=TRANSFER_SECONDS, stdin=file)
+                await self._plain(argv, limit_s=self.transfer_s, stdin=file)
 
             await self._faults_noted(lambda: self._twice(send))
 
@@ -250,7 +264,7 @@ class ShellSandbox(BaseEnvironment):
             file.seek(0)
             file.truncate()
             sink = FileSink(file, TRANSFER_LIMIT)
-            await self._plain(argv, limit_s=TRANSFER_SECONDS, stdout=sink, excused=archives.only_changed)
+            await self._plain(argv, limit_s=self.transfer_s, stdout=sink, excused=archives.only_changed)
 
         await self._faults_noted(lambda: self._twice(receive))
         file.seek(0)
@@ -272,6 +286,21 @@ class ShellSandbox(BaseEnvironment):
             if is_host_fault(error):  # Harbor wraps what a download ends with
                 self.scope.blame(error)
             raise
+
+
+class Counted:
+    def __init__(self, sink: Sink) -> None:
+        self.size = 0
+        self._sink = sink
+
+    def __call__(self, data: bytes) -> None:
+        self.size += len(data)
+        self._sink(data)
+
+
+def is_at_end(file: IO[bytes]) -> bool:
+    """Whether all of it was sent."""
+    return file.tell() == file.seek(0, os.SEEK_END)
 
 
 async def chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
