@@ -1,5 +1,6 @@
 """What several workers say, as one answer; which of them has a session; whose a gateway's token is."""
 
+import asyncio
 import contextlib
 import random
 import socket
@@ -17,6 +18,7 @@ from harborrl_agent_server.dispatch import merging
 from harborrl_agent_server.dispatch.app import create_app
 from harborrl_agent_server.dispatch.choosing import request_of, worker_for, worker_of
 from harborrl_agent_server.dispatch.gateway import gateway_app
+from harborrl_agent_server.dispatch.remains import sweep
 from harborrl_agent_server.dispatch.workers import Workers
 from harborrl_agent_server.gateway import BODY_LIMIT, Gateway, serving
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
@@ -160,3 +162,18 @@ async def test_of_who_has_no_token_no_body_is_kept(tmp_path: Path, token: str) -
     async with httpx.AsyncClient() as client, front_of(Gateway(lambda: client, "1-"), tmp_path) as front:
         answer = await client.post(f"{front}/m/{token}/v1/chat/completions", content=b" " * (BODY_LIMIT + 1))
     assert answer.status_code == 401
+
+
+
+async def test_folders_of_dispatchers_that_were_killed_are_swept_and_no_others(tmp_path: Path) -> None:
+    for name in ("harborrl-workers-dead", "harborrl-workers-live", "harborrl-workers-young", "other"):
+        (tmp_path / name).mkdir()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "harborrl-workers-dead" / "slots"))
+    live = await asyncio.start_unix_server(
+        lambda _, writer: writer.close(), tmp_path / "harborrl-workers-live" / "slots"
+    )
+    sweep(tmp_path)
+    live.close()
+    left = sorted(path.name for path in tmp_path.iterdir())  # noqa: ASYNC240 - a look at this machine
+    assert left == ["harborrl-workers-live", "harborrl-workers-young", "other"]

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from harborrl_agent_server.admission import Slots, Starts
 from harborrl_agent_server.dashboard.serving import bound, redactor, showing
+from harborrl_agent_server.dispatch import remains
 from harborrl_agent_server.dispatch.app import create_app
 from harborrl_agent_server.dispatch.gateway import gateway_app
 from harborrl_agent_server.dispatch.watching import WorkersSource
@@ -37,7 +38,8 @@ def dispatch(settings: Settings, argv: Sequence[str], environ: Mapping[str, str]
     """`argv` and `environ` are what each worker is started with."""
     set_logging(settings)
     LOG.info("%d workers share %d slots", settings.workers, settings.max_concurrent)
-    with tempfile.TemporaryDirectory(prefix="harborrl-workers-") as folder:
+    remains.sweep(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=remains.PREFIX) as folder:
         asyncio.run(leave_at_last(serve(settings, Path(folder), argv, environ, beat)))
     return 0
 
