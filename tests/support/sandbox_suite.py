@@ -58,6 +58,15 @@ async def started(
 class SandboxSuite:
     """Behaviour that agents, verifiers and Harbor rely on."""
 
+    async def test_process_1_starts_no_program_that_the_agent_may_have_replaced(self, sandbox: ShellSandbox) -> None:
+        await sandbox.exec(
+            "p=$(readlink -f $(command -v sleep)); printf '#!/bin/sh\\necho x >/started\\n' >$p.new; "
+            "chmod 755 $p.new; mv $p.new $p"
+        )
+        await sandbox.quiesce()
+        for _ in range(20):
+            assert (await sandbox.exec("[ -e /started ]")).return_code == 1
+
     async def test_exit_code_and_both_outputs_arrive(self, sandbox: ShellSandbox) -> None:
         result = await sandbox.exec("echo out; echo err >&2; exit 7")
         assert (result.return_code, result.stdout, result.stderr) == (7, "out\n", "err\n")

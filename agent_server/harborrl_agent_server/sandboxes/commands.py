@@ -62,8 +62,16 @@ QUIESCE_OTHERS = (
 """As QUIESCE, where the sandbox has processes that are not the agent's: $1 are those that stay, as SURVEY tells them.
 Its own ancestors stay too: they carry this command."""
 
-IDLE = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
-"""Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it."""
+IDLE = (
+    "trap 'exit 0' TERM INT; f=/.harborrl-idle; i() { sleep 3600; }; rm -f $f; "
+    "if mkfifo $f 2>/dev/null; then exec 9<>$f; rm -f $f; i() { read -r x <&9; }; fi; "
+    "while :; do i & wait $!; done"
+)
+"""Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it.
+
+It waits in a copy of itself for a pipe that it holds open: QUIESCE ends that copy too, and a program that were started
+then, `sleep` say, might be the agent's, and write the reward while the verifier works.
+"""
 
 
 NEEDS = "the image needs /bin/sh, tar and a writable /"
