@@ -57,6 +57,14 @@ class RunRequest(BaseModel):
     deadline_s: float | None = Field(default=None, gt=0)
     """Seconds from receipt in which the client will still read an answer."""
 
+    @field_validator("max_seq_len", "deadline_s", mode="before")
+    @classmethod
+    def _counted(cls, value: Any) -> Any:
+        """Python takes true for 1: a sequence of one token would end every trial, graded."""
+        if isinstance(value, bool):
+            raise ValueError("true and false are no numbers")  # noqa: TRY004 - pydantic's word for a refusal
+        return value
+
     @field_validator("sampling_params")
     @classmethod
     def _sendable(cls, value: dict[str, Any]) -> dict[str, Any]:

@@ -98,6 +98,8 @@ async def test_a_document_nested_without_end_is_malformed(tasks: Path, name: str
         '"deadline_s": -1',
         pytest.param('"base_url": "http://' + "a" * 5000 + '/v1"', id="an endless address"),
         '"max_seq_len": 0',
+        '"max_seq_len": true',
+        '"deadline_s": true',
         '"instance_id": "\\ud800"',
         '"instance_id": null',
     ],
