@@ -66,7 +66,7 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
             peers, source = Peers(settings, client), WorkersSource(workers, slots, settings)
             app = create_app(settings, workers, peers, slots=slots, metrics=metrics, learn=redact.learn)
             show = showing(source, redact, settings, dashboard, app.version)
-            await listen(settings, app, workers, stopping, show, entrance)
+            await listen(settings, app, workers, stopping, show=show, entrance=entrance)
 
 
 @contextlib.asynccontextmanager
@@ -108,6 +108,7 @@ async def listen(
     app: FastAPI,
     workers: Workers,
     stopping: asyncio.Event,
+    *,
     show: contextlib.AbstractAsyncContextManager[None],
     entrance: list[socket.socket],
 ) -> None:
