@@ -164,7 +164,6 @@ async def test_of_who_has_no_token_no_body_is_kept(tmp_path: Path, token: str) -
     assert answer.status_code == 401
 
 
-
 async def test_folders_of_dispatchers_that_were_killed_are_swept_and_no_others(tmp_path: Path) -> None:
     for name in ("harborrl-workers-dead", "harborrl-workers-live", "harborrl-workers-young", "other"):
         (tmp_path / name).mkdir()
