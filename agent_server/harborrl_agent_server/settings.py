@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from harborrl_agent_server.endpoints import HostRules
 from harborrl_agent_server.errors import StartupError
-from harborrl_agent_server.flag_values import Flags, folder, number, seconds, something
+from harborrl_agent_server.flags import parser
 
 LAST_PORT = 65535
 
@@ -153,62 +153,12 @@ class Settings:
         return self.pod_name[: LONGEST_LABEL - len(mark)] + mark if mark else self.pod_name
 
 
-def parser() -> Flags:
-    flags = Flags(prog="harborrl_agent_server", description="Runs Harbor trials for a HarborRLJob.")
-    add = flags.add_argument
-    add("--host", type=something, default="127.0.0.1")
-    add("--port", type=number, default=30000)
-    add("--dashboard-port", type=number, default=0, help="of read-only pages about all workers' trials; 0: none")
-    add("--max-concurrent", type=number, default=8, help="trials that run at once; further ones wait in order")
-    add("--start-concurrency", type=number, default=16, help="sandboxes that are being made at once; 0: no limit")
-    add(
-        "--workers", type=number, default=1, help="server processes that share port and slots; for some 100 trials each"
-    )
-    add_budgets(flags)
-    add("--trials-dir", type=folder, required=True)
-    add("--agent-name", default="bash", help="agent of requests that name none")
-    add("--agent-kwargs", default="{}", metavar="JSON")
-    add("--allowed-agents", default=",".join(AGENTS), metavar="NAMES", help="what a request may name, comma-separated")
-    add("--allowed-model-hosts", default="", metavar="HOSTS", help="names, *.names, addresses, CIDRs of sessions")
-    add("--gateway-port", type=number, default=0, help="where agents inside sandboxes reach the model; 0: any free one")
-    add("--allow-oracle", action="store_true", help="let requests run the task's own solution (never for training)")
-    add("--reward-key", type=something, default=None, help="the reward among several keys of a verifier's reward.json")
-    add("--sandbox", default="kubernetes", help=f"{', '.join(SANDBOX_KINDS)}, or pkg.mod:Class of a Harbor environment")
-    add("--sandbox-namespace", default="harborrl-sandboxes")
-    add("--sandbox-image", default=None, help="image of tasks that name none")
-    add("--sandbox-config", default="{}", metavar="JSON", help="agentServer.sandbox of the job, resolved")
-    add(
-        "--unsafe-ignore-network-policy", action="store_true", help="run restricted tasks though nothing restricts them"
-    )
-    add("--grace-period", type=seconds, default=25, help="seconds between SIGTERM and exit at most, unless replaced")
-    add("--drain-period", type=seconds, default=0, help="seconds that a replaced server lets its trials run on")
-    add(
-        "--keep-trials",
-        type=number,
-        default=10_000,
-        help="graded trial directories that stay (failed: four times); 0: all",
-    )
-    add("--keep-trials-days", type=seconds, default=0, help="days that they stay (failed: 4 times); 0: for ever")
-    add("--guard-run", action="store_true", help="demand HARBOR_ADMIN_SECRET for /run too")
-    add("--heartbeat", type=seconds, default=30, help="seconds between two signs of life to a waiting client; 0: none")
-    return flags
-
-
-def add_budgets(flags: Flags) -> None:
-    add, budgets = flags.add_argument, Budgets()
-    add("--agent-timeout", type=seconds, default=budgets.agent_timeout_s, help="seconds")
-    add("--environment-start-timeout", type=seconds, default=budgets.environment_start_s, help="seconds")
-    add("--agent-setup-timeout", type=seconds, default=budgets.agent_setup_s, help="seconds")
-    add("--verifier-timeout", type=seconds, default=budgets.verifier_s, help="seconds")
-    add("--cleanup-timeout", type=seconds, default=budgets.cleanup_s, help="seconds")
-
-
 def settings_from(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings of a command line and an environment.
 
     Raises `StartupError` with one line for the first thing that is wrong.
     """
-    args = parser().parse_args(argv)
+    args = parser(AGENTS, SANDBOX_KINDS, vars(Budgets())).parse_args(argv)
     tasks = environ.get("HARBOR_TASKS_DIR", "")
     if not tasks:
         raise StartupError("HARBOR_TASKS_DIR is not set: point it at the folder that holds one Harbor task a directory")
