@@ -17,6 +17,9 @@ from harborrl_agent_server.endpoints import HostRules
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.flags import parser
 
+MOST_WORKERS = 64
+"""As in the job's `agentServer.workers`; each is a process of some 120 MiB."""
+
 LAST_PORT = 65535
 
 LONGEST_LABEL = 63
@@ -229,6 +232,8 @@ def agents(settings: Settings) -> Iterator[str]:
     known = (*AGENTS, "oracle") if settings.allow_oracle else AGENTS
     if settings.agent_name not in known:
         yield f"--agent-name {settings.agent_name!r}: one of {', '.join(known)}"
+    elif settings.agent_name not in (*settings.allowed_agents, "oracle"):
+        yield f"--agent-name {settings.agent_name}: --allowed-agents leaves it out; add it there, or name another"
 
 
 def is_header(secret: str) -> bool:
@@ -241,8 +246,8 @@ def numbers(settings: Settings) -> Iterator[str]:
         yield f"--max-concurrent {settings.max_concurrent}: at least 1"
     if settings.start_concurrency < 0:
         yield f"--start-concurrency {settings.start_concurrency}: 1 or more, or 0 for no limit"
-    if settings.workers < 1:
-        yield f"--workers {settings.workers}: at least 1"
+    if not 1 <= settings.workers <= MOST_WORKERS:
+        yield f"--workers {settings.workers}: 1 to {MOST_WORKERS}"
     ports = {
         "--port": settings.port,
         "--dashboard-port": settings.dashboard_port,
