@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from harborrl_agent_server.errors import SandboxTransportError, SandboxUnusableError
-from harborrl_agent_server.sandboxes.base import ShellSandbox
-from harborrl_agent_server.sandboxes.local import LocalProvider
+from harborrl_agent_server.sandboxes.base import KILL_SECONDS, TRANSFER_SECONDS, ShellSandbox
+from harborrl_agent_server.sandboxes.local import LocalProvider, LocalSandbox
 from support.agent_server import MARKS
 from support.sandbox_suite import started
 
@@ -49,6 +49,16 @@ async def test_a_sandbox_whose_tar_was_made_to_hang_has_itself_to_blame(sandbox:
     with pytest.raises(SandboxUnusableError, match="runs other commands"):
         await sandbox.upload_dir(tmp_path / "tests", "/tests")
     assert isinstance(sandbox.scope.fault, SandboxUnusableError)
+
+
+async def test_a_tar_that_says_nothing_is_not_waited_for_minutes_with_each_folder(sandbox: ShellSandbox) -> None:
+    assert isinstance(sandbox, LocalSandbox)
+    await sandbox.exec("mkdir -p /logs/agent /logs/artifacts")
+    await stand_still(sandbox, "exec sleep 1000")
+    sandbox.transfer_s, sandbox.fetch_s = TRANSFER_SECONDS, 0.5
+    sandbox.agent_ended(["/logs/agent", "/logs/artifacts"])
+    assert await sandbox.is_dir("/logs/agent", user="root")
+    assert sandbox.transfer_s == KILL_SECONDS
 
 
 async def test_a_transfer_that_is_slow_is_the_ways_to_blame(sandbox: ShellSandbox, tmp_path: Path) -> None:

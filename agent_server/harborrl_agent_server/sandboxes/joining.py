@@ -42,10 +42,13 @@ RUNS_TESTS = re.compile(rf"\(.*\) > {VERIFIER_LOGS}/test-stdout\.txt 2>&1", re.D
 """As Harbor's Verifier says it; another version may say it otherwise, and then has more commands."""
 
 FETCH_SECONDS = 60.0
+"""Of what is small, and comes singly when it did not come together."""
 
 
 class JoiningSandbox(ShellSandbox):
     """A sandbox that knows what comes next."""
+
+    fetch_s = FETCH_SECONDS
 
     quiesces_with_others = True
     """Whether a command that ends every process can go on afterwards."""
@@ -181,7 +184,12 @@ class JoiningSandbox(ShellSandbox):
         output = io.BytesIO()
         sink = FileSink(output, fetching.FETCH_LIMIT)
         try:
-            await self._plain(fetching.fetch(wanted), limit_s=FETCH_SECONDS, stdout=sink)
+            await self._plain(fetching.fetch(wanted), limit_s=self.fetch_s, stdout=sink)
+        except SandboxTransportError:
+            if output.tell() <= fetching.BLOCK and await self._answers():
+                # Its tar says nothing: singly as long as ever for each folder, and the trial's budgets would be over.
+                self.transfer_s = min(self.transfer_s, KILL_SECONDS)
+            return
         except (*SANDBOX_FAULTS, TransferTooLargeError, RuntimeError):
             return
         await in_thread(self._fetched.add, wanted, output.getvalue())
