@@ -78,14 +78,14 @@ def test_every_request_was_answered_or_its_connection_closed_and_every_trial_was
 def test_every_reward_is_the_true_one(chaos: Chaos) -> None:
     graded = [asked for asked in answered(chaos) if asked.is_graded]
     wrong = [
-        (asked.played, asked.answer)
+        (asked.played, asked.status, asked.answer["reward"], asked.answer["eval_report"], asked.answer["message"])
         for asked in graded
         if asked.answer["reward"] != asked.played.truth
         or asked.answer["eval_report"] != {"reward": asked.played.truth}
         or asked.status != "Submitted"
         or asked.answer["infra_failure"]
     ]
-    assert wrong == []
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def test_no_failure_of_infrastructure_was_scored(chaos: Chaos) -> None:

@@ -22,7 +22,9 @@ RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": 
 AGENT = {"systemPrompt": "", "examples": [], "commandTimeoutSeconds": 100}
 BUDGETS = {"environment-start": 90, "agent-setup": 30, "agent": 120, "verifier": 60, "cleanup": 20}
 
-ENDED = re.compile(r"\.runs run (?P<id>[0-9a-f]{12}) .*?: (?P<status>[A-Za-z]+) reward (?P<reward>[0-9.]+) ")
+ENDED = re.compile(
+    r"\.runs run (?P<id>[0-9a-f]{12}) .*?: (?P<status>[A-Za-z]+), (no reward|reward (?P<reward>[0-9.]+)) "
+)
 """The line that a server writes of each run that is over."""
 
 
@@ -119,4 +121,4 @@ class Lives:
     def ended(self, life: int) -> list[Ended]:
         """Runs that came to their end in this life, the first of which is 1."""
         found = ENDED.finditer(self.logs[life - 1].read_text())
-        return [Ended(one["id"], one["status"], float(one["reward"])) for one in found]
+        return [Ended(one["id"], one["status"], float(one["reward"] or 0)) for one in found]

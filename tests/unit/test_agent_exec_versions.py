@@ -1,5 +1,6 @@
 """API servers that speak only some versions of the exec protocol, or none for a while."""
 
+import asyncio
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,11 +28,15 @@ class ApiServer:
     speaks: tuple[str, ...]
     refuses: int = 0
     """So many handshakes, before it takes one."""
+    is_silent: bool = False
+    """It takes connections, and answers no handshake."""
     asked: list[str] = field(default_factory=list)
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
         wanted = request.headers["sec-websocket-protocol"]
         self.asked.append(wanted)
+        if self.is_silent:
+            await asyncio.Event().wait()
         if wanted not in self.speaks or len(self.asked) <= self.refuses:
             return web.Response(status=403, text="unable to upgrade: no protocol in common")
         socket = web.WebSocketResponse(protocols=self.speaks)
@@ -51,7 +56,7 @@ class ApiServer:
 async def way_into(server: ApiServer) -> AsyncIterator[PodExec]:
     app = web.Application()
     app.router.add_get("/api/v1/namespaces/ns/pods/pod/exec", server.exec)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
@@ -99,3 +104,12 @@ async def test_a_server_that_takes_no_handshake_is_a_broken_way_and_no_exit_code
         with pytest.raises(SandboxTransportError, match="was refused"):
             await run(way)
     assert len(server.asked) == 2 * CONNECT_ATTEMPTS
+
+
+async def test_an_unanswered_handshake_may_have_run_something_and_is_not_tried_again() -> None:
+    server = ApiServer((V5,), is_silent=True)
+    async with way_into(server) as way:
+        way.handshake_s = 0.2
+        with pytest.raises(SandboxTransportError, match="did not answer within"):
+            await run(way)
+    assert server.asked == [V5]

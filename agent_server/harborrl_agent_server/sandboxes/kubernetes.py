@@ -176,7 +176,15 @@ class KubernetesSandbox(JoiningSandbox):
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         if self._pod is None or self._destroyed:
             raise SandboxLostError(f"sandbox {self.name} {'has been removed' if self._destroyed else 'never started'}")
-        return await self.provider.exec.stream(self._pod, argv, stdin=stdin, stdout=stdout, stderr=stderr)
+        opened, way = asyncio.Event(), self.provider.exec
+        try:
+            return await way.stream(self._pod, argv, stdin=stdin, stdout=stdout, stderr=stderr, opened=opened)
+        except asyncio.CancelledError:
+            if not opened.is_set():
+                # The time that somebody gave the command was over before it began: a verifier's end would be scored.
+                said = f"the connection to {self.name} did not open before the time for its command was over"
+                self.scope.blame(SandboxTransportError(said))
+            raise
 
     @override
     async def destroy(self) -> None:

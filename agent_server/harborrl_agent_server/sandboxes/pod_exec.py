@@ -24,6 +24,9 @@ LOSS_SECONDS = 2.0
 
 CONNECT_ATTEMPTS = 3
 
+HANDSHAKE_SECONDS = 30.0
+"""An API server that takes a connection and says nothing would else use up the budget of whatever waits behind it."""
+
 
 class Target(Protocol):
     """A pod that runs."""
@@ -42,12 +45,25 @@ class PodExec:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
+        self.handshake_s = HANDSHAKE_SECONDS
         self._protocols = [wire.V5, wire.V4]
         """Tried in this order until one has worked; servers before Kubernetes 1.30 know only v4."""
 
-    async def stream(self, pod: Target, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        """One command's exit code; raises one of the sandbox's faults when the pod or the connection breaks."""
-        talk = asyncio.ensure_future(self._talk(pod, argv, stdin, stdout, stderr))
+    async def stream(
+        self,
+        pod: Target,
+        argv: list[str],
+        *,
+        stdin: IO[bytes] | None,
+        stdout: Sink,
+        stderr: Sink,
+        opened: asyncio.Event | None = None,
+    ) -> int:
+        """One command's exit code; raises one of the sandbox's faults when the pod or the connection breaks.
+
+        `opened` is set once the connection is there.
+        """
+        talk = asyncio.ensure_future(self._talk(pod, argv, stdin, (stdout, stderr), opened or asyncio.Event()))
         loss = asyncio.ensure_future(lost(pod.view))
         try:
             await asyncio.wait({talk, loss}, return_when=asyncio.FIRST_COMPLETED)
@@ -63,8 +79,16 @@ class PodExec:
                 task.cancel()
             await asyncio.gather(talk, loss, return_exceptions=True)
 
-    async def _talk(self, pod: Target, argv: list[str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
-        socket = await self._connect(pod, argv, stdin)
+    async def _talk(
+        self, pod: Target, argv: list[str], stdin: IO[bytes] | None, outputs: tuple[Sink, Sink], opened: asyncio.Event
+    ) -> int:
+        try:
+            socket = await self._connect(pod, argv, stdin)
+        except TimeoutError as error:
+            said = f"exec in {pod.name}: the API server did not answer within {self.handshake_s:g} s"
+            raise SandboxTransportError(said) from error
+        opened.set()
+        stdout, stderr = outputs
         try:
             return await wire.converse(
                 socket,
@@ -76,7 +100,10 @@ class PodExec:
             raise SandboxTransportError(f"exec in {pod.name}: {type(error).__name__}: {error}") from error
 
     async def _connect(self, pod: Target, argv: list[str], stdin: IO[bytes] | None) -> aiohttp.ClientWebSocketResponse:
-        """An open connection. A refused handshake has run nothing, so it may be tried again."""
+        """An open connection. A refused handshake has run nothing, so it may be tried again.
+
+        One without an answer may have: it ends in a TimeoutError.
+        """
         words = counted(argv, stdin)
         refusal: Exception = SandboxTransportError("not tried")
         for attempt in range(CONNECT_ATTEMPTS):
@@ -84,15 +111,18 @@ class PodExec:
                 await asyncio.sleep(0.2 * attempt)
             for protocol in self._protocols:
                 try:
-                    socket = await self._cluster.exec_socket(
-                        self._namespace,
-                        pod.name,
-                        words,
-                        container=pod.container,
-                        stdin=stdin is not None,
-                        protocol=protocol,
-                    )
-                except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    async with asyncio.timeout(self.handshake_s):
+                        socket = await self._cluster.exec_socket(
+                            self._namespace,
+                            pod.name,
+                            words,
+                            container=pod.container,
+                            stdin=stdin is not None,
+                            protocol=protocol,
+                        )
+                except TimeoutError:  # before OSError, whose kind it is
+                    raise
+                except (aiohttp.ClientError, OSError) as error:
                     refusal = error
                 else:
                     self._protocols = [protocol]
