@@ -51,30 +51,32 @@ async def sandbox(api: SlowApi, tmp_path: Path) -> AsyncIterator[KubernetesSandb
         await sandbox.stop(delete=True)
 
 
-async def cut_off(command: Coroutine[Any, Any, Any], once: asyncio.Event) -> None:
-    """As Harbor does when the time of what waits for the command is over."""
+async def cut_off(api: SlowApi, command: Coroutine[Any, Any, Any], once: asyncio.Event) -> None:
+    """As Harbor does when the time of what waits for the command is over; the way is open for what ends the command."""
     running = asyncio.ensure_future(command)
     await once.wait()
+    api.asked.clear()
     running.cancel()
+    await api.asked.wait()
+    api.way.set()
     await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_verifier_whose_connection_never_opened_is_not_scored(api: SlowApi, sandbox: KubernetesSandbox) -> None:
     api.way.clear()
     api.asked.clear()
-    await cut_off(sandbox.exec("bash /tests/test.sh"), api.asked)
+    await cut_off(api, sandbox.exec("bash /tests/test.sh"), api.asked)
     fault = type(sandbox.scope.fault).__name__
     assert fault == SandboxTransportError.__name__
     timed_out = Evidence(exception="VerifierTimeoutError", agent_started=True, verifier_started=True, fault=fault)
     assert judge(timed_out).infra_failure
-    api.way.set()
 
 
 async def test_a_command_that_is_cut_off_while_it_runs_is_no_fault_of_the_way(
     api: SlowApi, sandbox: KubernetesSandbox
 ) -> None:
     api.is_endless = True
-    await cut_off(sandbox.exec("sleep infinity"), api.running)
+    await cut_off(api, sandbox.exec("sleep infinity"), api.running)
     assert sandbox.scope.fault is None
 
 
