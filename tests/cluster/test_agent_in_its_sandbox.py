@@ -21,6 +21,9 @@ SECONDS = 600
 """Ten times what an idle machine of two cores needs: each trial imports a model library in its sandbox."""
 
 
+ROOM = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}}
+"""The quickstart's tasks have 64 MiB, and the library that the agent imports takes 200."""
+
 CHANGES: dict[str, Any] = {
     "trainer.maxSeqLen": 4096,
     "trainer.config.numRollout": 1,
@@ -28,6 +31,7 @@ CHANGES: dict[str, Any] = {
     "trainer.config.nSamplesPerPrompt": SAMPLES,
     "trainer.config.globalBatchSize": SAMPLES,
     "agentServer.agentName": "mini-swe-agent",
+    "agentServer.sandbox.podOverrides": {"containers": [{"name": "main", "resources": ROOM}]},
 }
 OPTIONS = {"config": "mini_textbased", "modelClass": "litellm_textbased", "stepLimit": TURNS}
 
