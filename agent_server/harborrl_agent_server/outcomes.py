@@ -92,7 +92,7 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
     if seen.exception == "AgentTimeoutError" and seen.never_asked:
         return Verdict(
             ExitStatus.MODEL_ENDPOINT_FAILED,
-            message="the agent's time went by before its first request: give sandboxes cpu, memory, a way to the gateway",
+            message="the agent's time went by before its first request: give it cpu, memory, a way to the gateway",
         )
     if (seen.exception in HOST_ERRORS and not seen.after_grading) or (seen.fault in HOST_ERRORS and not seen.rewards):
         said = why if seen.exception in HOST_ERRORS else f"{seen.fault}: {seen.fault_message}"
