@@ -22,6 +22,7 @@ from harborrl_agent_server.bounded import alone
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health, RunRequest, Warm
 from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.gateway_serve import open_gateway
+from harborrl_agent_server.listeners import BODY_SECONDS
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import FORWARDED_BY, Peers, Resolve, together
 from harborrl_agent_server.retention import Rule, Shelf, keep_sweeping
@@ -33,9 +34,6 @@ from harborrl_agent_server.warmth import KeepsWarm, WarmthCollector
 
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes. A request carries a whole row of the data set, patches included."""
-
-BODY_SECONDS = 120.0
-"""For a body to come; a client that stands still in the middle of it is gone."""
 
 CLOSED = {"Connection": "close"}
 """What is left of the body is not read."""

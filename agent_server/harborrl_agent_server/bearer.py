@@ -12,3 +12,8 @@ def is_bearer(secret: str, authorization: str) -> bool:
 def may_act(secret: str, authorization: str) -> bool:
     """Without a secret the network decides who reaches us; with one, only its bearer may."""
     return not secret or is_bearer(secret, authorization)
+
+
+def headers_with(secret: str) -> dict[str, str]:
+    """What a request to a server with this secret needs; nothing without one."""
+    return {"Authorization": f"Bearer {secret}"} if secret else {}

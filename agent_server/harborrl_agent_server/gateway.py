@@ -21,7 +21,7 @@ from harborrl_agent_server.errors import ModelEndpointError, StartupError
 from harborrl_agent_server.gateway_session import EpisodeOver, ModelSession, SessionClosedError
 from harborrl_agent_server.gateway_upstream import CONTEXT_EXCEEDED, Reply, TurnRefusedError
 from harborrl_agent_server.gateway_wire import completed, failure, streamed
-from harborrl_agent_server.listeners import Listener
+from harborrl_agent_server.listeners import BODY_SECONDS, Listener
 
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes: a whole conversation, sent anew with every turn."""
@@ -29,9 +29,6 @@ BODY_LIMIT = 32 * 1024 * 1024
 AT_ONCE = 4
 """Requests of one trial: an agent has one, and whatever else runs in its sandbox may send them by the hundred. Each
 holds its body while it waits for its turn."""
-
-BODY_SECONDS = 120.0
-"""For it to come."""
 
 REMEMBERED = 10_000
 """Tokens of ended trials that are still told from invented ones."""

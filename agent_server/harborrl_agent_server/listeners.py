@@ -11,6 +11,9 @@ import uvicorn
 LOOK_SECONDS = 30.0
 """Between two looks; what has no request at both of them goes. Between requests uvicorn waits for 5 s by itself."""
 
+BODY_SECONDS = 120.0
+"""For a body to come; a client that stands still in the middle of it is gone."""
+
 
 class Listener(uvicorn.Server):
     """Leaves signals to the process whose part it is, and closes connections that do not come to their request."""

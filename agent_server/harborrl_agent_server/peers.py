@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import httpx
 from pydantic import ValidationError
 
+from harborrl_agent_server.bearer import headers_with
 from harborrl_agent_server.contract import FlushResponse
 from harborrl_agent_server.settings import JobIdentity, Settings
 
@@ -53,8 +54,7 @@ class Peers:
         return list(await asyncio.gather(*(self._flush(url, ids) for url in urls)))
 
     async def _flush(self, url: str, ids: Sequence[str]) -> FlushResponse:
-        secret = self._settings.admin_secret
-        headers = {FORWARDED_BY: self._settings.pod_name} | ({"Authorization": f"Bearer {secret}"} if secret else {})
+        headers = {FORWARDED_BY: self._settings.pod_name} | headers_with(self._settings.admin_secret)
         body = {"session_server_instance_ids": list(ids)}
         try:
             answer = await self._client.post(f"{url}/flush", json=body, headers=headers, timeout=TIMEOUT)

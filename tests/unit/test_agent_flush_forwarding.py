@@ -6,23 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from harborrl_agent_server.peers import FORWARDED_BY, service_of
 from harborrl_agent_server.settings import JobIdentity
 from support.agent_http import serving
 from support.agent_server import MARKS, Stage
-from support.agent_tasks import write_task
 from support.held_trials import held
 
 pytestmark = MARKS
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 class Service:

@@ -9,7 +9,6 @@ import pytest
 from harborrl_trainer.rollout.agent_client import AgentClient, AgentServerUnreachable
 from support.agent_http import eventually, replies
 from support.agent_server import MARKS, stage
-from support.agent_tasks import write_task
 from support.held_trials import Gate, held
 from support.idle_proxy import idle_proxy
 
@@ -17,13 +16,6 @@ pytestmark = MARKS
 
 IDLE_S = 1.0
 BEAT_S = 0.05
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 async def test_a_proxy_that_cuts_silent_connections_leaves_a_trial_with_heartbeats_alone(tasks: Path) -> None:

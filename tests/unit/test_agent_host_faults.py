@@ -16,13 +16,6 @@ SOLVES = "```sh\necho hello >greeting.txt\n```\nTASK_DONE"
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
-
-
-@pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Path]:
     with small_volume(tmp_path / "volume", 1) as volume:
         yield volume

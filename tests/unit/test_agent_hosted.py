@@ -18,7 +18,6 @@ from harborrl_agent_server.settings import Settings
 from support import foreign_sandboxes
 from support.agent_http import replies
 from support.agent_server import BUDGETS, MARKS, stage
-from support.agent_tasks import write_task
 from support.foreign_sandboxes import DeafAtStart, Dies, Foreign, NeverTimesOut, StopFails, TimesOutAtStart
 from support.sandbox_suite import SandboxSuite, built, started
 
@@ -125,13 +124,6 @@ async def test_a_class_that_cannot_serve_is_refused_in_one_line(tmp_path: Path, 
     with pytest.raises(StartupError, match=said) as refused:
         await HostedProvider.from_settings(replace(settings(tmp_path, "Foreign"), sandbox=path)).open()
     assert "\n" not in str(refused.value)
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 async def test_a_trial_earns_what_its_verifier_says(tasks: Path) -> None:

@@ -14,13 +14,6 @@ from support.agent_tasks import script, write_task
 pytestmark = MARKS
 
 
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
-
-
 def test_a_known_task_is_what_harbor_itself_finds(tasks: Path) -> None:
     known, own = KnownTasks().task(tasks / "write-greeting"), Task(tasks / "write-greeting")
     assert (known.name, known.instruction, known.config, known.checksum) == (

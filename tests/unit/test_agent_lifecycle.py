@@ -14,20 +14,12 @@ import pytest
 
 from support.agent_http import eventually, replies
 from support.agent_server import BUDGETS, MARKS, Stage, stage
-from support.agent_tasks import write_task
 from support.held_trials import Gate, held
 from support.server_process import asked, process
 
 pytestmark = MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 async def flush(server: Stage, body: dict[str, Any], token: str = "") -> httpx.Response:

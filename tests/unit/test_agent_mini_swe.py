@@ -25,13 +25,6 @@ pytestmark = [*MARKS, pytest.mark.skipif(PROGRAM is None, reason=WHY)]
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
-
-
 PATIENT = replace(BUDGETS, agent_timeout_s=250)
 """It imports a model library in every trial: five seconds alone on a processor, minutes on a machine that is busy."""
 

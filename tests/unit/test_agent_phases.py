@@ -22,17 +22,9 @@ from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.snapshot import view
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
-from support.agent_tasks import write_task
 from support.held_trials import held
 
 pytestmark = MARKS
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 def run_at(registered: float = 100.0, **fields: Any) -> Run:

@@ -11,7 +11,6 @@ import pytest
 from harborrl_agent_server.phases import Phase
 from support.agent_http import eventually, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, Stage, stage
-from support.agent_tasks import write_task
 from support.faulty_sandboxes import StopHangs, Undeletable
 from support.held_trials import held
 
@@ -19,13 +18,6 @@ pytestmark = MARKS
 
 LONG = 3600.0
 """Between two tries of the reaper: a test that wants one asks for it."""
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 @pytest.fixture

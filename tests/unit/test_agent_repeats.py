@@ -18,13 +18,6 @@ from support.held_trials import Gate, held
 pytestmark = MARKS
 
 
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
-
-
 def asking(url: str | None, instance: str | None = None) -> RunRequest:
     return RunRequest(instance_id="t", base_url=url, session_server_instance_id=instance)
 

@@ -14,18 +14,10 @@ from harborrl_agent_server.bearer import is_bearer, may_act
 from harborrl_trainer.rollout.agent_client import AgentClient, BadReply
 from support.agent_http import SessionServer, replies, serving
 from support.agent_server import MARKS, stage
-from support.agent_tasks import write_task
 from support.held_trials import Gate
 from support.server_process import process
 
 pytestmark = MARKS
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 @pytest.mark.parametrize(

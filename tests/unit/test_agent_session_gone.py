@@ -17,19 +17,11 @@ from harborrl_agent_server.run import Run
 from harborrl_agent_server.session_watch import BODY_LIMIT, DEAD_SECONDS, Look, SessionServer, SessionWatch, instance_in
 from support.agent_http import completion, eventually
 from support.agent_server import MARKS, Stage, stage
-from support.agent_tasks import write_task
 from support.held_trials import Gate, held
 
 OLD, NEW = "a" * 32, "b" * 32
 LONG_COMMAND = "```sh\nsleep 4327\n```"
 LOOK = 0.05
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 def run_of(instance: str | None = OLD, url: str = "http://10.0.0.9:30000/sessions/s/v1") -> Run:

@@ -8,17 +8,9 @@ import pytest
 from harborrl_agent_server.phases import Phase
 from support.agent_http import eventually, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, Stage, stage
-from support.agent_tasks import write_task
 from support.faulty_sandboxes import HeldAtStart, NeverStarts
 
 pytestmark = MARKS
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from harborrl_agent_server.settings import JobIdentity
 from harborrl_agent_server.stopping import drain, known, leave
 from support.agent_http import SessionServer, eventually, replies, serving
 from support.agent_server import MARKS, stage
-from support.agent_tasks import write_task
 from support.held_trials import Gate, held
 from support.server_process import asked, process
 
@@ -124,13 +123,6 @@ def _once(answers: Any) -> Callable[[], Awaitable[Standing]]:
         return found
 
     return ask
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 async def test_a_replaced_server_lets_its_trials_end_and_takes_no_new_one(tasks: Path) -> None:

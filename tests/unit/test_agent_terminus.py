@@ -24,13 +24,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
-
-
 def keys(*keystrokes: str, done: bool = False) -> str:
     commands = [{"keystrokes": text, "duration": 0.3} for text in keystrokes]
     return json.dumps({"analysis": "a", "plan": "p", "commands": commands, "task_complete": done})

@@ -22,13 +22,6 @@ pytestmark = MARKS
 HELLO = "```sh\necho hello > /app/greeting.txt\n```"
 
 
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
-
-
 def of(sandbox: type) -> CustomProvider:
     return CustomProvider(f"{sandbox.__module__}:{sandbox.__qualname__}")
 

@@ -11,18 +11,10 @@ import pytest
 
 from support.agent_http import eventually
 from support.agent_server import MARKS
-from support.agent_tasks import write_task
 from support.server_process import LOCAL, started
 from support.worker_processes import children, crew, worker_pid
 
 pytestmark = MARKS
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    root = tmp_path / "tasks"
-    write_task(root)
-    return root
 
 
 async def test_workers_share_one_queue_and_one_budget_of_slots(tasks: Path, tmp_path: Path) -> None:

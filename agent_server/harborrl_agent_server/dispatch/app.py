@@ -12,9 +12,10 @@ from starlette.responses import JSONResponse, Response
 
 from harborrl_agent_server.admission import Slots
 from harborrl_agent_server.app import VERSION, body_of, demand_bearer, parsed
+from harborrl_agent_server.bearer import headers_with
 from harborrl_agent_server.contract import FlushRequest, FlushResponse, Health
 from harborrl_agent_server.dispatch import merging
-from harborrl_agent_server.dispatch.asking import any_is_up, bearer, told
+from harborrl_agent_server.dispatch.asking import any_is_up, told
 from harborrl_agent_server.dispatch.choosing import request_of, worker_for
 from harborrl_agent_server.dispatch.counters import Counters
 from harborrl_agent_server.dispatch.forwarding import Forwarded
@@ -104,7 +105,7 @@ def add_insight(app: FastAPI, settings: Settings, workers: Workers, slots: Slots
 
 async def flush_of(child: Child, ids: list[str], settings: Settings) -> FlushResponse:
     """Of its own trials alone. One that is not there has none: they have ended with it."""
-    headers = {FORWARDED_BY: "dispatcher"} | bearer(settings)
+    headers = {FORWARDED_BY: "dispatcher"} | headers_with(settings.admin_secret)
     try:
         body = {"session_server_instance_ids": ids}
         answer = await child.client.post("/flush", json=body, headers=headers, timeout=FLUSH)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import httpx
 
 from harborrl_agent_server.dispatch.workers import LOOK, Child, Workers
-from harborrl_agent_server.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,3 @@ async def any_is_up(workers: Workers) -> bool:
     finally:
         for look in looks:
             look.cancel()
-
-
-def bearer(settings: Settings) -> dict[str, str]:
-    secret = settings.admin_secret
-    return {"Authorization": f"Bearer {secret}"} if secret else {}

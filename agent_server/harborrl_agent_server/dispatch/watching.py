@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from harborrl_agent_server.admission import Slots
+from harborrl_agent_server.bearer import headers_with
 from harborrl_agent_server.bounded import keep
 from harborrl_agent_server.dashboard.state import KEPT_ENDED
 from harborrl_agent_server.dispatch import merging
-from harborrl_agent_server.dispatch.asking import Answer, asked, bearer
+from harborrl_agent_server.dispatch.asking import Answer, asked
 from harborrl_agent_server.dispatch.ledger import Ledger
 from harborrl_agent_server.dispatch.lost import endings
 from harborrl_agent_server.dispatch.telling import ROUTE, WIRE, Told
@@ -90,7 +91,7 @@ class WorkersSource:
                 self._bury(index)
                 word = None
             known = word.told.ended if word is not None else 0
-            self._heard(await asked(child, f"{ROUTE}?ended={known}", bearer(self._settings)))
+            self._heard(await asked(child, f"{ROUTE}?ended={known}", headers_with(self._settings.admin_secret)))
         finally:
             del self._asking[index]
 
