@@ -1,6 +1,8 @@
 """Commands that go together when the agent is done, and what holds where they cannot."""
 
+import asyncio
 import io
+import os
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from harborrl_agent_server.sandboxes.joining import AGENT_LOGS, REMOVES_REWARDS,
 from harborrl_agent_server.sandboxes.local import LocalProvider, LocalSandbox
 from harborrl_agent_server.sandboxes.pod_exec import counted
 from harborrl_agent_server.sandboxes.staging import Stage
-from support.agent_http import replies
+from support.agent_http import eventually, replies
 from support.agent_server import MARKS, CustomProvider, stage
 from support.agent_tasks import write_task
 from support.counted_sandboxes import BreaksBehindTests, Counted
@@ -136,6 +138,28 @@ async def test_what_was_put_off_is_done_before_anything_else_enters(sandbox: Loc
     (tmp_path / "tests" / "test.sh").unlink()
     await sandbox.exec("chmod +x /tests/test.sh", user="root")
     assert (await sandbox.exec("/tests/test.sh")).stdout == "ran\n"
+
+
+async def test_an_upload_that_is_cancelled_while_it_is_packed_leaves_no_file_open(
+    sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    many = tmp_path / "tests"
+    many.mkdir()
+    for number in range(3000):
+        (many / str(number)).touch()
+    before = unnamed()
+    sandbox.agent_ended([])
+    uploading = asyncio.ensure_future(sandbox.upload_dir(many, TESTS))
+    await eventually(lambda: unnamed() > before)
+    uploading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await uploading
+    assert unnamed() == before
+
+
+def unnamed() -> int:
+    """How many files without a name this process has open."""
+    return sum(os.path.realpath(path).endswith(" (deleted)") for path in Path("/proc/self/fd").iterdir())
 
 
 async def test_folders_that_a_command_may_have_changed_are_fetched_anew(sandbox: LocalSandbox, tmp_path: Path) -> None:

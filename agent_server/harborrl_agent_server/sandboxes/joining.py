@@ -135,14 +135,21 @@ class JoiningSandbox(ShellSandbox):
     @override
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
         if self._joins and target_dir in {AGENT_LOGS, TESTS}:
-            fatal = target_dir == TESTS
-            upload = await in_thread(Upload, Path(source_dir), target_dir, fatal=fatal)
-            self._stage.uploads.append(upload)
+            await self._stage_upload(Path(source_dir), target_dir)
             self._fetched.forget_within(target_dir)
             return
         await self.settle()
         self._fetched.forget()
         await super().upload_dir(source_dir, target_dir)
+
+    async def _stage_upload(self, source: Path, target: str) -> None:
+        upload = Upload(target, fatal=target == TESTS)
+        try:
+            await in_thread(upload.pack, source)
+        except BaseException:
+            upload.file.close()
+            raise
+        self._stage.uploads.append(upload)
 
     @override
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:

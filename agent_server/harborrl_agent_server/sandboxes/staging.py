@@ -25,17 +25,16 @@ class Step:
 
 
 class Upload:
-    """A folder, packed at once: Harbor's copy of it may be gone soon."""
+    """A folder, to be packed at once: Harbor's copy of it may be gone soon."""
 
-    def __init__(self, source: Path, target: str, *, fatal: bool) -> None:
+    def __init__(self, target: str, *, fatal: bool) -> None:
         self.target = target
         self.fatal = fatal
+        self.size = 0
         self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the stage
-        try:
-            self.size = pack_below_root(source, target, self.file)
-        except BaseException:
-            self.file.close()
-            raise
+
+    def pack(self, source: Path) -> None:
+        self.size = pack_below_root(source, self.target, self.file)
 
 
 class Stage:
