@@ -117,10 +117,10 @@ def histories(draw: st.DrawFn) -> tuple[HarborRLJob, list[tuple[Observed, Plan]]
     A world may stay as it is for long. Between two passes the job's owner may set or take back the suspend.
     """
     job = hrl.job(draw(specs()))
-    passes = []
+    passes: list[tuple[Observed, Plan]] = []
     now = hrl.NOW
     for _ in range(draw(st.integers(1, PASSES))):
-        stays = passes and draw(flags)
+        stays = bool(passes) and draw(flags)
         seen = passes[-1][0] if stays else draw(worlds(job))
         now += timedelta(seconds=draw(st.integers(600, LONGEST_PASS) if stays else st.integers(0, 900)))
         decided = plan(job, seen, hrl.SETTINGS, now)
