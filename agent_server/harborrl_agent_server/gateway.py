@@ -18,8 +18,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from harborrl_agent_server.errors import ModelEndpointError, StartupError
+from harborrl_agent_server.gateway_room import CONTEXT_EXCEEDED
 from harborrl_agent_server.gateway_session import EpisodeOver, ModelSession, SessionClosedError
-from harborrl_agent_server.gateway_upstream import CONTEXT_EXCEEDED, Reply, TurnRefusedError
+from harborrl_agent_server.gateway_upstream import Reply, TurnRefusedError
 from harborrl_agent_server.gateway_wire import completed, failure, streamed
 from harborrl_agent_server.listeners import BODY_SECONDS, Listener
 

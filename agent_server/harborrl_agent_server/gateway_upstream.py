@@ -10,6 +10,7 @@ from pydantic_core import from_json
 
 from harborrl_agent_server.endpoints import EndpointRefusedError
 from harborrl_agent_server.errors import ModelEndpointError
+from harborrl_agent_server.gateway_room import is_full
 
 ATTEMPTS = 3
 """Requests for one turn at most; a server that fails three times in a row fails the trial, not the policy."""
@@ -23,8 +24,6 @@ COUNT_LIMIT = 2**53
 """Tokens. No sequence is so long, and what is longer is no number to those who add it up."""
 
 REFUSING = frozenset({400, 409, 413, 422})
-
-CONTEXT_EXCEEDED = "context_length_exceeded"
 
 ABORTED = "abort"
 """SGLang's finish reason of a generation that was broken off: what came is not the policy's turn."""
@@ -79,7 +78,7 @@ async def complete(
     """POST one completion.
 
     Connection failures, 429 and 5xx are tried again, `ATTEMPTS` times in all. Everything else is final:
-    400 with the code `context_length_exceeded` raises `ContextLengthExceeded`, all other refusals `ModelEndpointError`
+    no room for the turn raises `ContextLengthExceeded`, all other refusals `ModelEndpointError`
     (`TurnRefusedError` where the request itself may be to blame), as does a completion that was broken off.
     """
     said = ""
@@ -98,7 +97,7 @@ async def complete(
         said = f"HTTP {answer.status}: {answer.beginning}"
         if answer.status == 429 or answer.status >= 500:
             continue
-        if answer.status == 400 and CONTEXT_EXCEEDED.encode() in answer.body:
+        if is_full(answer.status, answer.body):
             raise ContextLengthExceeded(said)
         refused = TurnRefusedError if answer.status in REFUSING else ModelEndpointError
         raise refused(f"{url} refused the turn, {said}; {advice(answer.status)}")

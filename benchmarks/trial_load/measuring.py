@@ -38,7 +38,8 @@ class Load:
 @contextlib.asynccontextmanager
 async def program(*argv: str, **kwargs: Any) -> AsyncIterator[Process]:
     """A Python program of ours, told to leave at the end."""
-    path = os.pathsep.join(str(ROOT / part) for part in ("agent_server", "tests", "."))
+    ours = (str(ROOT / part) for part in ("agent_server", "tests", "."))
+    path = os.pathsep.join([*ours, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, **QUIET, "PYTHONPATH": path, **kwargs.pop("env", {})}
     process = await asyncio.create_subprocess_exec(sys.executable, *argv, env=environment, **kwargs)
     try:
