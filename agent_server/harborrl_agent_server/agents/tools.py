@@ -37,6 +37,6 @@ async def need(environment: BaseEnvironment, agent: str, *names: str) -> None:
         missing = (result.stdout or "").strip() or ", ".join(names)
         raise SandboxStartError(
             "ToolMissing",
-            f"{agent} needs {missing} in the sandbox: add it to the task's image (--sandbox local: to this machine's "
-            f"PATH or the task's), or mount the tools at {BUNDLE}",
+            f"{agent} needs {missing} in the sandbox: add it to the task's image (--sandbox local: in /usr/local/bin "
+            f"of this machine, or on the task's PATH), or mount the tools at {BUNDLE}",
         )
