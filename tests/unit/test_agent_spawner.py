@@ -128,3 +128,15 @@ async def test_nothing_is_left_open_after_many_processes(spawner: Spawner) -> No
     for _ in range(20):
         await run(spawner, "cat", stdin=b"x")
     await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)  # noqa: PTH208 - same
+
+
+async def test_input_that_a_child_in_the_background_never_reads_is_not_kept_for_it(spawner: Spawner) -> None:
+    await run(spawner, "true")
+    before = open_here()
+    _, out, _ = await run(
+        spawner, "sh", "-c", "exec 3<&0; sleep 60 >/dev/null 2>&1 & echo $!", stdin=bytes(1024 * 1024)
+    )
+    try:
+        await eventually(lambda: open_here() <= before, limit_s=5)
+    finally:
+        os.kill(int(out), signal.SIGKILL)

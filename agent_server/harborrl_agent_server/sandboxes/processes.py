@@ -176,7 +176,10 @@ class Pipes:
 
     def close(self) -> None:
         for transport in self._transports:
-            transport.close()
+            if isinstance(transport, asyncio.WriteTransport) and transport.get_write_buffer_size():
+                transport.abort()  # a close would wait for a child that has the other end and reads nothing
+            else:
+                transport.close()
         for descriptor in [*self.theirs, *self._ours]:
             if descriptor >= 0:
                 os.close(descriptor)
