@@ -14,12 +14,16 @@ from typing import Any
 
 import httpx
 
+from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.dispatch.lives import FIRST_PAUSE, Signs, pause_after
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.guard import LOOK_SECONDS
 from harborrl_agent_server.settings import WORKER, Worker
 
 LOG = logging.getLogger(__name__)
+
+KILL_SECONDS = 5.0
+"""For the end of a killed process to be heard of; one that waits for a volume that hangs is left to the kernel."""
 
 LOOK = httpx.Timeout(3)
 """Seconds for a worker to say how it is: below the 5 s in which a probe of the kubelet wants its answer."""
@@ -84,6 +88,10 @@ class Child:
             return False
 
     async def close(self) -> None:
+        """Its process, if one runs, is ended."""
+        self.send(signal.SIGKILL)
+        if self._process is not None:
+            await finish(self._process.wait(), KILL_SECONDS)
         await self.client.aclose()
         await self.gateway.aclose()
 
@@ -105,10 +113,13 @@ class Workers:
         self._lives = [asyncio.ensure_future(self._live(child)) for child in self.children]
         up = asyncio.ensure_future(self._all_up())
         both: set[asyncio.Future[Any]] = {up, self._first_end}
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not up.done():
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not up.done():
+                code = self._first_end.result()
+                raise StartupError(f"a worker ended with {code} before it was ready; it says why above")
+        finally:
             up.cancel()
-            raise StartupError(f"a worker ended with {self._first_end.result()} before it was ready; it says why above")
 
     async def _all_up(self) -> None:
         for child in self.children:
@@ -149,6 +160,6 @@ class Workers:
         self.leaving = True
         for life in self._lives:
             life.cancel()
+        await asyncio.gather(*self._lives, return_exceptions=True)
         for child in self.children:
-            child.send(signal.SIGKILL)
             await child.close()
