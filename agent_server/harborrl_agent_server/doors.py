@@ -1,7 +1,9 @@
 """Ports, taken before anything is served on them: uvicorn would end the process over one, and say little."""
 
+import contextlib
 import errno
 import socket
+from collections.abc import Iterator
 
 from harborrl_agent_server.errors import StartupError
 
@@ -42,3 +44,14 @@ def door(family: int, address: tuple[object, ...]) -> socket.socket:
         opened.close()
         raise
     return opened
+
+
+@contextlib.contextmanager
+def held(*sockets: socket.socket | None) -> Iterator[None]:
+    """Closed at the end, also what was never served on: uvicorn closes the rest."""
+    try:
+        yield
+    finally:
+        for one in sockets:
+            if one is not None:
+                one.close()

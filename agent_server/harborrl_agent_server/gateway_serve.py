@@ -44,11 +44,11 @@ async def open_gateway(settings: Settings, door: socket.socket | None = None) ->
         yield gateway
     elif worker is not None:
         worker.gateway_socket.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(worker.gateway_socket))
-        gateway.address = worker.gateway
-        async with serving(gateway.app(), listener):
-            yield gateway
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(worker.gateway_socket))
+            gateway.address = worker.gateway
+            async with serving(gateway.app(), listener):
+                yield gateway
     else:
         door = door or opened(listening_host(settings), settings.gateway_port)
         async with listening(gateway, door, settings.gateway_host):

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
@@ -17,7 +18,7 @@ from fastapi import FastAPI
 from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.dashboard.serving import RunsSource, bound, redactor, showing
-from harborrl_agent_server.doors import doors
+from harborrl_agent_server.doors import doors, held
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway_serve import entered
 from harborrl_agent_server.guard import Beat
@@ -97,10 +98,12 @@ async def serve(settings: Settings, provider: SandboxProvider, beat: Beat) -> No
     spare_the_collector()
     try:
         async with admitting(settings, beat) as admission:
-            app = create_app(settings, provider, admission=admission, gateway_door=entered(settings))
-            if settings.worker is not None:
-                add_telling(app, settings)
-            await listen(app, settings, provider.standing)
+            door = entered(settings)
+            with held(door):
+                app = create_app(settings, provider, admission=admission, gateway_door=door)
+                if settings.worker is not None:
+                    add_telling(app, settings)
+                await listen(app, settings, provider.standing)
     finally:
         await finish(provider.close(), settings.grace_s * (1 - TRIALS_SHARE))
 
@@ -161,10 +164,21 @@ async def _beat_on(beat: Beat) -> None:
 async def listen(app: FastAPI, settings: Settings, standing: Callable[[], Awaitable[Standing]]) -> None:
     """Serve until a signal, then see every run answered before the last connection is closed."""
     dashboard = bound(settings)
-    entrance = None if settings.worker is not None else doors("--port", settings.host, settings.port)
-    server = Listener(
-        config_of(app, settings)
-    )  # uvicorn waits for open requests; ours last hours, so we end them first
+    with held(dashboard):
+        entrance = None if settings.worker is not None else doors("--port", settings.host, settings.port)
+        with held(*(entrance or ())):
+            await listen_at(entrance, dashboard, app, settings, standing)
+
+
+async def listen_at(
+    entrance: list[socket.socket] | None,
+    dashboard: socket.socket | None,
+    app: FastAPI,
+    settings: Settings,
+    standing: Callable[[], Awaitable[Standing]],
+) -> None:
+    # uvicorn waits for open requests; ours last hours, so we end them first
+    server = Listener(config_of(app, settings))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):

@@ -9,12 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
+from harborrl_agent_server.dispatch.serve import serve
 from harborrl_agent_server.doors import doors
 from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.sandboxes.local import LocalProvider
+from harborrl_agent_server.serve import listen
+from harborrl_agent_server.settings import Settings
 from support.agent_server import MARKS
 from support.agent_tasks import write_task
-from support.server_process import ROOT
+from support.server_process import ROOT, free_port
 
 pytestmark = MARKS
 
@@ -51,6 +56,21 @@ async def test_a_port_that_is_taken_is_one_line(tmp_path: Path, taken: int, flag
 def test_a_host_that_is_not_this_machines_is_one_line(host: str) -> None:
     with pytest.raises(StartupError, match=f"{host}: .*of this machine"):
         doors("--port", host, 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_server_that_lacks_one_port_keeps_none_of_the_others(tmp_path: Path, taken: int, workers: int) -> None:
+    settings = Settings(
+        tasks_dir=tmp_path, trials_dir=tmp_path, port=taken, dashboard_port=free_port(), workers=workers
+    )
+    serving = (
+        listen(FastAPI(), settings, LocalProvider().standing)
+        if workers == 1
+        else serve(settings, tmp_path, [], {}, lambda: None)
+    )
+    with pytest.raises(StartupError, match=f"--port {taken}"):
+        await serving
+    socket.create_server((settings.host, settings.dashboard_port)).close()
 
 
 def test_nobody_is_let_in_before_the_server_serves() -> None:

@@ -19,7 +19,7 @@ from harborrl_agent_server.dispatch.app import create_app
 from harborrl_agent_server.dispatch.gateway import gateway_app
 from harborrl_agent_server.dispatch.watching import WorkersSource
 from harborrl_agent_server.dispatch.workers import Workers
-from harborrl_agent_server.doors import doors
+from harborrl_agent_server.doors import doors, held
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway import address_of, opened, serving
 from harborrl_agent_server.gateway_serve import listening_host, needed
@@ -48,12 +48,16 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
     stopping = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stopping.set)
-    dashboard, redact = bound(settings), redactor(settings)
-    entrance = doors("--port", settings.host, settings.port)
+    redact = redactor(settings)
     async with contextlib.AsyncExitStack() as stack:
+        dashboard = bound(settings)
+        stack.enter_context(held(dashboard))
+        entrance = doors("--port", settings.host, settings.port)
+        stack.enter_context(held(*entrance))
         client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
         await stack.enter_async_context(beating(beat))
         listener = opened(listening_host(settings), settings.gateway_port) if needed(settings) else None
+        stack.enter_context(held(listener))
         address = address_of(listener, settings.gateway_host) if listener else ""
         workers = Workers(settings.workers, folder, argv, {**environ, GATEWAY: address})
         stack.push_async_callback(workers.close)
