@@ -115,7 +115,7 @@ def test_each_worker_has_sandboxes_of_its_own_name(tmp_path: Path) -> None:
 async def test_the_dispatcher_learns_what_to_hide_of_every_run_that_it_hands_on(tmp_path: Path) -> None:
     workers, known = Workers(2, tmp_path, [], {}), list[str]()
     settings = Settings(tmp_path, tmp_path, workers=2)
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         peers = Peers(settings, client)
         app = create_app(settings, workers, peers, slots=Slots(1), metrics=Metrics(), learn=known.append)
         async with agent_http.serving(app) as front:
@@ -140,7 +140,7 @@ async def front_of(gateway: Gateway, folder: Path) -> AsyncIterator[str]:
 
 
 async def test_a_token_of_the_gateway_leads_to_the_worker_that_gave_it(tmp_path: Path) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         gateway = Gateway(lambda: client, "1-")
         session = ModelSession(Upstream("http://nowhere/v1", "policy"), client, {}, [])
         async with front_of(gateway, tmp_path) as front:
@@ -159,7 +159,7 @@ async def test_a_token_of_the_gateway_leads_to_the_worker_that_gave_it(tmp_path:
 @pytest.mark.parametrize("token", ["1-guess", "1-guess%3Fx", "9" * 5000, "1"])
 async def test_of_who_has_no_token_no_body_is_kept(tmp_path: Path, token: str) -> None:
     """One that is too large is not even told so."""
-    async with httpx.AsyncClient() as client, front_of(Gateway(lambda: client, "1-"), tmp_path) as front:
+    async with httpx.AsyncClient(timeout=60) as client, front_of(Gateway(lambda: client, "1-"), tmp_path) as front:
         answer = await client.post(f"{front}/m/{token}/v1/chat/completions", content=b" " * (BODY_LIMIT + 1))
     assert answer.status_code == 401
 

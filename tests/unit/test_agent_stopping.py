@@ -166,7 +166,7 @@ async def test_sigterm_lets_a_replaced_process_answer_its_last_trial_and_then_le
     gate = Gate()
     async with process(tasks, tmp_path, ["-c", REPLACED_SERVER]) as (server, url), asked(url, gate) as run:
         server.send_signal(signal.SIGTERM)
-        async with httpx.AsyncClient() as client, asyncio.timeout(20):
+        async with httpx.AsyncClient(timeout=60) as client, asyncio.timeout(20):
             while (await client.get(f"{url}/ready")).status_code == 200:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
             refused = await client.post(f"{url}/run", json={"instance_id": "write-greeting"})
