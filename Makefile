@@ -6,7 +6,7 @@ DEMO := .venv-demo/bin/python
 MODEL := .venv-model/SmolLM2-135M-Instruct
 MINI := .venv-mini
 
-.PHONY: help may-start up demo learn test test-fast test-unit test-api test-processes test-browser test-e2e test-cluster lint fmt types layers generate bench lock down clean
+.PHONY: help may-start up demo learn test test-fast test-unit test-agents test-others test-api test-processes test-browser test-e2e test-cluster lint fmt types layers generate bench lock down clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,11 +27,27 @@ test: may-start lint types layers test-fast test-e2e  ## all but the long fault 
 
 test-fast: .venv/ready $(MODEL)/config.json $(MINI)/ready  ## unit, contract and API-server tests; no kubelet, no images
 	@$(PY) -m devcluster build
-	@echo "Three runs side by side, for most tests wait more than they compute; each prints when it has ended."
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-unit test-api test-processes
+	@echo "Four runs side by side, for most tests wait more than they compute; each prints when it has ended."
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target test-agents test-others test-api test-processes
+	@$(REACHED)
 
-test-unit: .venv/ready $(MODEL)/config.json $(MINI)/ready  ## unit tests
-	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest tests/unit
+test-unit: .venv/ready $(MODEL)/config.json $(MINI)/ready  ## unit tests, in two runs side by side
+	@echo "Two runs side by side; each prints when it has ended."
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-agents test-others
+	@$(REACHED)
+
+# Unit tests that mostly wait for servers, trials and sandboxes, and the rest; then what looks at what all have reached.
+AGENTS := $(sort $(wildcard $(patsubst %,tests/unit/test_%*.py,agent_ dashboard_ gateway session_server)))
+LAST := tests/unit/test_reasons_reached.py
+LEFT := .pytest_cache/reached
+UNIT := HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest
+REACHED := $(PY) -m pytest $(LAST) --reached $(LEFT)/agents.json --reached $(LEFT)/others.json
+
+test-agents: .venv/ready $(MODEL)/config.json $(MINI)/ready
+	@$(UNIT) --leave-reached $(LEFT)/agents.json $(AGENTS)
+
+test-others: .venv/ready $(MODEL)/config.json $(MINI)/ready
+	@$(UNIT) --leave-reached $(LEFT)/others.json tests/unit $(addprefix --ignore=,$(AGENTS) $(LAST))
 
 test-api: .venv/ready $(MODEL)/config.json  ## contract tests; single requests and passes against an API server without nodes
 	@HARBORRL_MODEL_DIR="$(CURDIR)/$(MODEL)" $(PY) -m pytest -m "not processes" tests/contract tests/api

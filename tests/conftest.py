@@ -9,6 +9,8 @@ import pytest
 from devcluster.environment import completed
 from hypothesis import settings
 
+from support import reached
+
 # Clients in this process and programs that it starts must not ask a proxy for the clusters that the tests run.
 os.environ.update(completed(os.environ))
 
@@ -19,21 +21,36 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
+LAST = "test_reasons_reached.py"
+"""Looks at what all other unit tests reached, in this run and in those that it goes on from."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+    parser.addoption("--leave-reached", type=Path, help=f"write what was reached, for a later {LAST}")
+    parser.addoption("--reached", type=Path, action="append", default=[], help="go on from what another run left")
 
 
-LAST = "test_reasons_reached.py"
-"""Looks at what all other unit tests reached."""
+def pytest_configure(config: pytest.Config) -> None:
+    for place in config.getoption("--reached"):
+        reached.go_on_from(place)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name == LAST)
     unit = Path(__file__).parent / "unit"
-    missing = set(unit.glob("test_*.py")) - {item.path for item in items}
+    reached.FILES.update(str(item.path.relative_to(unit)) for item in items if item.path.is_relative_to(unit))
+    missing = {str(path.relative_to(unit)) for path in unit.rglob("test_*.py")} - reached.FILES
+    if missing and config.getoption("--reached"):
+        raise pytest.UsageError(f"neither this run nor those before it had {', '.join(sorted(missing))}")
     for item in items:
         if item.path.name == LAST and missing:
             item.add_marker(pytest.mark.skip(f"says something after all unit tests; {len(missing)} files are not run"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if place := session.config.getoption("--leave-reached"):
+        reached.leave(place)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

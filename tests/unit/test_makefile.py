@@ -79,6 +79,47 @@ def test_a_cluster_of_the_users_is_chosen_from_a_fresh_clone(checkout: Path) -> 
     assert make(checkout, "up")[-1] == ".venv-demo/bin/python -m devcluster up"
 
 
+@pytest.fixture
+def with_tests(checkout: Path) -> Path:
+    """A checkout with environments, model and tests."""
+    for name in ("requirements/model.txt", "requirements/agent-tools.txt", "examples/quickstart/convert_model.py"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).touch()
+    for name in ("agent_a", "gateway", "plan", "reasons_reached"):
+        (checkout / "tests" / "unit").mkdir(parents=True, exist_ok=True)
+        (checkout / "tests" / "unit" / f"test_{name}.py").touch()
+    for name in (".venv", ".venv-mini"):
+        whole(checkout, name)
+    model = checkout / ".venv-model" / "SmolLM2-135M-Instruct" / "config.json"
+    model.parent.mkdir(parents=True)
+    model.touch()
+    return checkout
+
+
+def test_unit_tests_are_run_in_two_and_what_both_reached_is_looked_at_behind_them(with_tests: Path) -> None:
+    *parts, last = [line.split(" -m pytest ")[1] for line in make(with_tests, "test-unit")]
+    left, unit = ".pytest_cache/reached", "tests/unit/test_"
+    ignored = " ".join(f"--ignore={unit}{name}.py" for name in ("agent_a", "gateway", "reasons_reached"))
+    assert sorted(parts) == [
+        f"--leave-reached {left}/agents.json {unit}agent_a.py {unit}gateway.py",
+        f"--leave-reached {left}/others.json tests/unit {ignored}",
+    ]
+    assert last == f"{unit}reasons_reached.py --reached {left}/agents.json --reached {left}/others.json"
+
+
+@pytest.mark.parametrize("target", ["test-unit", "test-fast"])
+@pytest.mark.parametrize("failing", ["agents", "others", "reasons_reached"])
+def test_a_failure_in_either_part_or_behind_them_fails_the_whole_and_is_shown(
+    with_tests: Path, target: str, failing: str
+) -> None:
+    script(with_tests / ".venv" / "bin" / "python", f'case "$*" in *{failing}*) echo "1 failed"; exit 1; esac')
+    command = ["make", "--directory", str(with_tests), target]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - the list above
+    assert done.returncode != 0
+    assert "1 failed" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("user", "programs", "record", "may"),
     [

@@ -3,6 +3,7 @@
 That no other is shown needs no test: conditions take a Reason, and docs/conditions.md is compared with the enum.
 """
 
+from pathlib import Path
 from typing import get_args
 
 from harborrl_operator.constants import Reason
@@ -24,3 +25,14 @@ def test_every_reason_of_a_finding_is_reached() -> None:
 
 def test_a_reason_that_nothing_reached_is_named_unless_it_is_exempt() -> None:
     assert reached.never(["A", "B", "C"], {"A"}, {"B": "needs two clusters"}) == ["C"]
+
+
+def test_what_one_run_left_counts_in_the_next(tmp_path: Path) -> None:
+    reached.FINDINGS.add("LeftByATest")
+    reached.leave(tmp_path / "made" / "left.json")
+    reached.FINDINGS.remove("LeftByATest")
+    before = set(reached.FILES)
+    reached.go_on_from(tmp_path / "made" / "left.json")
+    assert "LeftByATest" in reached.FINDINGS
+    assert before == reached.FILES
+    reached.FINDINGS.remove("LeftByATest")
