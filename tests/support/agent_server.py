@@ -100,10 +100,12 @@ async def stage(
     await provider.open()
     session = SessionServer(script)
     app = create_app(settings, provider, servers)
-    async with (
-        serving(session.app) as session_url,
-        serving(app) as url,
-        httpx.AsyncClient(timeout=BUDGETS.total()) as client,
-    ):
-        yield Stage(url, session_url, session, app.state.runs, settings, client)
-    await provider.close()
+    try:
+        async with (
+            serving(session.app) as session_url,
+            serving(app) as url,
+            httpx.AsyncClient(timeout=BUDGETS.total()) as client,
+        ):
+            yield Stage(url, session_url, session, app.state.runs, settings, client)
+    finally:
+        await provider.close()

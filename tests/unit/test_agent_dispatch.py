@@ -134,9 +134,11 @@ async def front_of(gateway: Gateway, folder: Path) -> AsyncIterator[str]:
     gateway.address = "http://gateway"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(workers.children[1].worker.gateway_socket))
-    async with serving(gateway.app(), listener), agent_http.serving(gateway_app(workers)) as front:
-        yield front
-    await workers.close()
+    try:
+        async with serving(gateway.app(), listener), agent_http.serving(gateway_app(workers)) as front:
+            yield front
+    finally:
+        await workers.close()
 
 
 async def test_a_token_of_the_gateway_leads_to_the_worker_that_gave_it(tmp_path: Path) -> None:
