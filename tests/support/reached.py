@@ -1,5 +1,7 @@
 """The reasons that tests have reached in this run: filled by the helpers through which tests look at a verdict.
 
+What a property's drawn example came to does not count: on another machine, or beside other tests, others are drawn.
+
 A run of some of the files leaves what it reached for another one to go on from: `pytest --leave-reached FILE`, and
 `--reached FILE` as often as there were others.
 """
@@ -8,6 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from hypothesis import currently_in_test_context
 
 from harborrl_operator.models import JobStatus
 from harborrl_trainer.preflight.findings import Outcome
@@ -22,18 +26,23 @@ FILES: set[str] = set()
 
 def note_status(status: JobStatus | Mapping[str, Any]) -> None:
     if isinstance(status, JobStatus):
-        CONDITIONS.update(condition.reason for condition in status.conditions)
+        _note(CONDITIONS, (condition.reason for condition in status.conditions))
     else:
-        CONDITIONS.update(condition["reason"] for condition in status.get("conditions") or [])
+        _note(CONDITIONS, (condition["reason"] for condition in status.get("conditions") or []))
 
 
 def note_outcome(outcome: Outcome) -> None:
-    FINDINGS.update(finding.reason for finding in outcome.findings)
+    _note(FINDINGS, (finding.reason for finding in outcome.findings))
 
 
 def note_document(document: Mapping[str, Any]) -> None:
     """A result as a container of the preflight leaves it."""
-    FINDINGS.update(finding["reason"] for finding in document["findings"])
+    _note(FINDINGS, (finding["reason"] for finding in document["findings"]))
+
+
+def _note(those: set[str], reasons: Iterable[str]) -> None:
+    if not currently_in_test_context():
+        those.update(reasons)
 
 
 def leave(place: Path) -> None:

@@ -6,6 +6,9 @@ That no other is shown needs no test: conditions take a Reason, and docs/conditi
 from pathlib import Path
 from typing import get_args
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harborrl_operator.constants import Reason
 from harborrl_trainer.preflight import findings
 from support import reached
@@ -36,3 +39,12 @@ def test_what_one_run_left_counts_in_the_next(tmp_path: Path) -> None:
     assert "LeftByATest" in reached.FINDINGS
     assert before == reached.FILES
     reached.FINDINGS.remove("LeftByATest")
+
+
+def test_what_an_example_came_to_that_was_drawn_does_not_count() -> None:
+    @given(st.just("Drawn"))
+    def draw(reason: str) -> None:
+        reached.note_document({"findings": [{"reason": reason}]})
+
+    draw()
+    assert "Drawn" not in reached.FINDINGS
