@@ -4,26 +4,33 @@ Harbor parses, checks and hashes the directory anew for each trial, in the event
 """
 
 import copy
+import math
 import os
+import stat
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, override
 
+from dirhash import Filter  # type: ignore[import-untyped] # no stubs
+from dirhash import dirhash_impl as dirhash
 from harbor.models.task.file_filter import TaskFileFilter
 from harbor.models.task.task import Task
 from harbor.models.trial.config import TrialConfig
 from harbor.tasks.client import TaskDownloadResult
 from harbor.trial.trial import Trial
+from scantree import RecursionPath  # type: ignore[import-untyped] # no stubs
 
 KEPT = 1024
 """Tasks, some ten kilobytes each; the one that was not used for longest goes."""
 
-READ_HERE = frozenset(
-    {"task.toml", "instruction.md", "Dockerfile", "docker-compose.yaml", "environment", "solution", "solve.sh", "steps"}
-)
+READ_HERE = frozenset({"task.toml", "instruction.md", "trajectory.json", "Dockerfile", "docker-compose.yaml"}) | {
+    *("environment", "solution", "solve.sh", "steps"),
+}
 """Names whose content is read on this side, and shown to the model or sent into a sandbox. Harbor judges `tests`."""
+
+READ_TOO = frozenset({"README.md", ".gitignore", ".harborignore", "test.sh"})
+"""Names that are read to tell one state of a task from another; their content goes nowhere."""
 
 State = tuple[tuple[str, int, int, int], ...]
 """Of each name below a directory: size, and when content and inode were changed, in nanoseconds."""
@@ -43,15 +50,31 @@ class KnownFilter(TaskFileFilter):
         return self._judged[path]
 
 
+class Unlinked(Filter):  # type: ignore[misc] # dirhash has no types
+    """Harbor's own choice without links: what one leads to may be this server's whole disk, or have no end."""
+
+    def __init__(self, file_filter: KnownFilter) -> None:
+        super().__init__()
+        self._file_filter = file_filter
+
+    @override
+    def include(self, recursion_path: RecursionPath) -> bool:
+        path = self._file_filter.task_dir / recursion_path.relative
+        return not path.is_symlink() and not self._file_filter.is_excluded(path)
+
+
 class KnownTask(Task):
     def __init__(self, task_dir: Path) -> None:
         super().__init__(task_dir)
+        refuse_times(self.config.model_dump())
         self.file_filter = KnownFilter(self.task_dir)
+        self._checksum: str = dirhash(self.task_dir, "sha256", filter_=Unlinked(self.file_filter))
 
-    @cached_property
+    @property
     @override
     def checksum(self) -> str:
-        return super().checksum
+        """Of what was read when it became known: no trial reads it all again."""
+        return self._checksum
 
     def for_trial(self) -> "KnownTask":
         """Harbor writes a trial's overrides into the configuration."""
@@ -69,7 +92,7 @@ class KnownTasks:
         state = tuple(state_of(str(task_dir)))
         found = self._known.get(task_dir)
         if found is None or found[0] != state:
-            refuse_ways_out(task_dir, (path for path, *_ in state))
+            refuse_links(task_dir, (Path(path) for path, *_ in state))
             found = (state, KnownTask(task_dir))
             self._known[task_dir] = found
         self._known.move_to_end(task_dir)
@@ -78,17 +101,51 @@ class KnownTasks:
         return found[1].for_trial()
 
 
-def refuse_ways_out(task_dir: Path, paths: Iterable[str]) -> None:
-    """Raises `ValueError` for a link by which a task's author would be shown any file of this server's."""
-    for path in map(Path, paths):
-        if path.name in READ_HERE and path.is_symlink() and not path.resolve().is_relative_to(task_dir.parent):
-            raise ValueError(f"{path.relative_to(task_dir)} leads out of {task_dir.parent}; put the file itself there")
+def refuse_links(task_dir: Path, paths: Iterable[Path]) -> None:
+    """Raises `ValueError` for a link by which a task's author would be shown any file of this server's, or stop it."""
+    for path in filter(Path.is_symlink, paths):
+        name, target = path.relative_to(task_dir), path.resolve()
+        if path.name in READ_HERE and not target.is_relative_to(task_dir.parent):
+            raise ValueError(f"{name} leads out of {task_dir.parent}; put the file itself there")
+        if path.name in READ_HERE | READ_TOO and target.exists():
+            refuse_special(path, target.stat().st_mode)
+
+
+def refuse_special(path: Path, mode: int) -> None:
+    """Who opens a pipe waits for whoever writes to it, and with the event loop all trials do."""
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ValueError(f"{path} is a pipe, a socket or a device; a task holds files, folders and links")
+
+
+def refuse_times(document: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for a time in which nothing can be done.
+
+    TOML knows NaN, and asyncio's clock does not: one time-out of it holds up those of all other trials.
+    """
+    for name, value in named(document):
+        if isinstance(value, float) and math.isnan(value):
+            raise ValueError(f"{name} = nan: no number; write one, or leave the field out")
+        if name.endswith("timeout_sec") and not name.startswith("agent.") and value is not None and value <= 0:
+            raise ValueError(f"{name} = {value:g}: a limit above 0 s")
+
+
+def named(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Each leaf of a configuration, by its dotted name."""
+    if isinstance(value, Mapping | list):
+        parts = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, part in parts:
+            yield from named(part, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
 
 
 def state_of(folder: str) -> Iterator[tuple[str, int, int, int]]:
+    """Raises `ValueError` for what is neither file, folder nor link."""
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             seen = entry.stat(follow_symlinks=False)
+            if not entry.is_symlink():
+                refuse_special(Path(entry.path), seen.st_mode)
             yield entry.path, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
             if entry.is_dir(follow_symlinks=False):
                 yield from state_of(entry.path)

@@ -1,6 +1,8 @@
 """A task is read once for all its samples, and again when any of its files has changed."""
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,60 @@ def test_a_task_shows_nobody_a_file_of_the_servers(tasks: Path, tmp_path: Path, 
     link.symlink_to(secret)
     with pytest.raises(ValueError, match=r"leads out of|must stay within the task"):
         KnownTasks().task(tasks / "write-greeting")
+
+
+@pytest.mark.parametrize(
+    ("name", "linked"),
+    [
+        *((name, linked) for name in ("instruction.md", "README.md", ".gitignore") for linked in (False, True)),
+        *((name, False) for name in ("tests/pipe", "environment/pipe")),
+    ],
+)
+def test_a_pipe_is_refused_before_anybody_waits_for_its_other_end(tasks: Path, name: str, linked: bool) -> None:
+    place = tasks / "write-greeting" / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(tasks / "pipe" if linked else place)
+    if linked:
+        place.symlink_to(tasks / "pipe")
+    with pytest.raises(ValueError, match="is a pipe, a socket or a device"):
+        KnownTasks().task(tasks / "write-greeting")
+
+
+@pytest.mark.parametrize("target", [".", "..", "/"])
+def test_a_link_without_end_is_not_followed(tasks: Path, target: str) -> None:
+    (tasks / "write-greeting" / "environment" / "rootfs").symlink_to(target)
+    known = KnownTasks().task(tasks / "write-greeting")
+    assert known.checksum
+
+
+def test_what_is_known_is_not_read_again_for_the_next_trial(tasks: Path) -> None:
+    known, task = KnownTasks(), tasks / "write-greeting"
+    first, second = known.task(task), known.task(task)
+    read = first.checksum
+    shutil.rmtree(task / "tests")
+    assert second.checksum == read
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("[verifier]\ntimeout_sec = nan", "verifier.timeout_sec = nan"),
+        ("[verifier]\ntimeout_sec = 0", "verifier.timeout_sec = 0: a limit above 0 s"),
+        ("build_timeout_sec = nan", "environment.build_timeout_sec = nan"),
+        ("build_timeout_sec = -3", "environment.build_timeout_sec = -3"),
+        ("[environment.healthcheck]\ncommand = 'true'\ninterval_sec = nan", "healthcheck.interval_sec = nan"),
+        ("[[verifier.collect]]\ncommand = 'true'\ntimeout_sec = nan", "verifier.collect.0.timeout_sec = nan"),
+    ],
+)
+def test_a_time_that_is_none_is_refused_with_its_field(tasks: Path, toml: str, said: str) -> None:
+    write_task(tasks, "odd", toml=toml)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        KnownTasks().task(tasks / "odd")
+
+
+def test_a_limit_that_is_endless_is_left_to_the_servers_own(tasks: Path) -> None:
+    write_task(tasks, "endless", toml="[agent]\ntimeout_sec = 0\n[verifier]\ntimeout_sec = inf")
+    assert KnownTasks().task(tasks / "endless").config.verifier.timeout_sec == float("inf")
 
 
 def test_tasks_may_share_a_file(tasks: Path) -> None:
