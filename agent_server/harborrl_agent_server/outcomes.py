@@ -50,6 +50,8 @@ class Evidence:
     never_asked: bool = False
     """An agent of the sandbox whose model was never asked: the policy has done nothing yet."""
     verifier_started: bool = False
+    verifiers_own_missing: bool = False
+    """The verifier was to grade in a sandbox of its own, and that never started."""
     after_grading: bool = False
     """The exception came when the verifier was done: from stopping the sandbox, say."""
     rewards: Mapping[str, float] | None = None
@@ -97,6 +99,9 @@ def judge(seen: Evidence, *, reward_key: str | None = None) -> Verdict:  # noqa:
     if (seen.exception in HOST_ERRORS and not seen.after_grading) or (seen.fault in HOST_ERRORS and not seen.rewards):
         said = why if seen.exception in HOST_ERRORS else f"{seen.fault}: {seen.fault_message}"
         return Verdict(ExitStatus.SERVER_ERROR, message=f"{said}; look at the agent server's volumes and limits")
+    if seen.verifiers_own_missing and seen.rewards is None:
+        said = seen.fault_message or why or "no reason given"
+        return Verdict(ExitStatus.SANDBOX_UNAVAILABLE, message=f"the verifier's own sandbox did not start: {said}")
     broke = seen.rewards is None or (seen.exception == seen.fault and not seen.after_grading)
     if seen.fault in THE_POLICYS and broke and not seen.never_asked:
         return Verdict(ExitStatus.AGENT_ERROR, eval_report=dict(ZERO), message=seen.fault_message)

@@ -11,6 +11,7 @@ from harbor.models.trial.config import EnvironmentConfig
 from harborrl_agent_server.agents.tools import Part
 from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.gateway_session import ModelSession
+from harborrl_agent_server.spending import Spending
 
 
 class Sandbox(Protocol):
@@ -82,6 +83,10 @@ class TrialScope:
     tools: Part | None = None
     """What of the tools bundle the agent needs."""
     sandboxes: list[Sandbox] = field(default_factory=list)
+    """The agent's, and behind it those that its verifiers had for themselves."""
+    ready: set[Sandbox] = field(default_factory=set)
+    """Of those, which have started."""
+    spending: Spending = field(default_factory=Spending)
     fault: Exception | None = None
     """First sandbox or transport error of the trial: Harbor wraps or swallows some of them."""
     progress: dict[str, Any] = field(default_factory=dict)
@@ -96,6 +101,10 @@ class TrialScope:
     def never_asked(self) -> bool:
         """The agent is in the sandbox, and no request of it has reached the model."""
         return self.model is not None and self.model.inside and self.model.asked == 0
+
+    def start_s(self, sandbox: Sandbox) -> float:
+        """Seconds from now in which it must be ready."""
+        return self.spending.start_s(is_first=sandbox not in self.sandboxes[1:])
 
     def session(self) -> ModelSession:
         if self.model is None:

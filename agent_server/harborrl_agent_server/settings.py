@@ -50,7 +50,10 @@ class Budgets:
     cleanup_s: float = 60
 
     def total(self) -> float:
-        """Longest life of a trial after it got its slot; the client's ceiling must be above it."""
+        """Longest life of a trial after it got its slot; the client's ceiling must be above it.
+
+        The sandbox that a verifier may have for itself starts in what is left over of the others (`spending`).
+        """
         return self.environment_start_s + self.agent_setup_s + self.agent_timeout_s + self.verifier_s + self.cleanup_s
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harbor.environments.base import BaseEnvironment
-from harbor.models.task.config import ArtifactConfig
+from harbor.models.task.config import ArtifactConfig, VerifierEnvironmentMode
 from harbor.models.task.config import TaskConfig as TaskDefinition
+from harbor.models.task.verifier_mode import resolve_task_verifier_mode
 from harbor.models.trial.config import AgentConfig, TaskConfig, TrialConfig, VerifierConfig
 from harbor.models.trial.paths import EnvironmentPaths
 from harbor.models.trial.result import TimingInfo, TrialResult
@@ -30,6 +31,7 @@ from harborrl_agent_server.phases import Phase
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 from harborrl_agent_server.sessions import RECORD, trial_name
 from harborrl_agent_server.settings import Settings
+from harborrl_agent_server.spending import Spending
 
 LOG = logging.getLogger(__name__)
 
@@ -72,7 +74,13 @@ class TrialRun:
 
         Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
         """
-        scope = TrialScope(run_id=run_id, provider=provider, gateway=gateway, tools=tools_of(request, settings))
+        scope = TrialScope(
+            run_id=run_id,
+            provider=provider,
+            gateway=gateway,
+            tools=tools_of(request, settings),
+            spending=Spending(settings.budgets),
+        )
         scope.model = model_session(request, settings, gateway.new_client(), scope.progress, scope.warnings)
         CURRENT.set(scope)
         config = TrialConfig(
@@ -172,9 +180,15 @@ class TrialRun:
             agent_timed_out=(seconds(result.agent_execution) or 0) >= 0.98 * agent_timeout_s,
             never_asked=self.scope.never_asked(),
             verifier_started=result.verifier is not None,
+            verifiers_own_missing=result.verifier is not None and self._verifier_has_no_sandbox(),
             after_grading=ended is not None and after(ended.occurred_at, result.verifier),
             rewards=result.verifier_result.rewards if result.verifier_result else None,
         )
+
+    def _verifier_has_no_sandbox(self) -> bool:
+        """It asks for one of its own, and none has started."""
+        is_separate = resolve_task_verifier_mode(self.trial.task.config) is VerifierEnvironmentMode.SEPARATE
+        return is_separate and not any(sandbox in self.scope.ready for sandbox in self.scope.sandboxes[1:])
 
     def _seen(self) -> TrialResult | None:
         """The result; of a trial that was cut off as much of it as there is, a reward perhaps."""

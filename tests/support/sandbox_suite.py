@@ -16,6 +16,7 @@ from harbor.models.trial.paths import TrialPaths
 
 from harborrl_agent_server.sandboxes.base import OUTPUT_LIMIT, ShellSandbox
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
+from harborrl_agent_server.spending import Spending
 from support.agent_tasks import script
 
 
@@ -27,7 +28,11 @@ def built(
     **task: Any,
 ) -> ShellSandbox:
     """A sandbox as Harbor would make it, not started. `later`: networks of its phases."""
-    CURRENT.set(TrialScope(run_id=uuid4().hex[:12], provider=provider))
+    scope = TrialScope(run_id=uuid4().hex[:12], provider=provider)
+    settings = getattr(provider, "settings", None)
+    if settings is not None:
+        scope.spending = Spending(settings.budgets)
+    CURRENT.set(scope)
     (folder / "task" / "environment").mkdir(parents=True, exist_ok=True)
     sandbox = EnvironmentFactory.create_environment_from_config(
         config=provider.environment(),

@@ -22,6 +22,7 @@ from harborrl_agent_server.sandboxes.docker_plan import DockerConfig
 from harborrl_agent_server.sandboxes.docker_provider import DockerProvider
 from harborrl_agent_server.sandboxes.docker_pulse import Pulse
 from harborrl_agent_server.settings import JobIdentity, Settings
+from harborrl_agent_server.spending import Spending
 from support.fake_docker import GONE, HANGS, FakeDocker
 from support.sandbox_suite import built
 
@@ -225,8 +226,7 @@ async def test_what_compose_says_becomes_a_reason_and_an_advice(
 
 async def test_a_start_that_hangs_ends_with_its_budget(unstarted: DockerSandbox, docker: FakeDocker) -> None:
     docker.answers("compose", HANGS)
-    budgets = replace(unstarted.provider.settings.budgets, environment_start_s=0.5)
-    unstarted.provider.settings = replace(unstarted.provider.settings, budgets=budgets)
+    unstarted.scope.spending = Spending(replace(unstarted.provider.settings.budgets, environment_start_s=0.5))
     with pytest.raises(SandboxStartError, match="NotReady: not up within"):
         await unstarted.start(force_build=False)
     await unstarted.stop(delete=True)

@@ -70,6 +70,13 @@ def evidence(**changes: object) -> Evidence:
             id="no verdict is a zero",
         ),
         pytest.param(
+            evidence(exception="EnvironmentStartTimeoutError", rewards=None, verifiers_own_missing=True),
+            "SandboxUnavailable",
+            0.0,
+            {},
+            id="a verifier without the sandbox that it was to have is no zero",
+        ),
+        pytest.param(
             evidence(rewards={"a": 1, "b": 0}),
             "VerifierError",
             0.0,

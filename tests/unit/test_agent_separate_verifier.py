@@ -88,5 +88,32 @@ async def test_a_verifiers_sandbox_that_never_starts_is_no_number(tasks: Path) -
     none_left = CustomProvider(f"{OnlyTheFirstStarts.__module__}:{OnlyTheFirstStarts.__qualname__}")
     async with stage(tasks, replies(ACT, "TASK_DONE"), provider=none_left) as server:
         answer = await server.run(instance_id="apart")
-    assert (answer["infra_failure"], answer["eval_report"]) == (True, {})
+    assert (answer["exit_status"], answer["infra_failure"], answer["eval_report"]) == ("SandboxUnavailable", True, {})
+    assert answer["message"].startswith("the verifier's own sandbox did not start: ")
     assert "no room for the verifier" in answer["message"]
+
+
+class OnlyTheFirstIsMade(Told):
+    @override
+    def _validate_definition(self) -> None:
+        if Told.events:
+            raise RuntimeError("no such definition")
+
+
+class TheSecondFailsAsNobodyForesaw(Told):
+    @override
+    async def prepare(self) -> None:
+        if len(Told.events) > 1:
+            raise RuntimeError("upload of environment/ failed")
+        await super().prepare()
+
+
+@pytest.mark.parametrize("sandbox", [OnlyTheFirstIsMade, TheSecondFailsAsNobodyForesaw])
+async def test_no_way_in_which_a_verifiers_sandbox_does_not_start_is_a_zero_of_the_policys(
+    tasks: Path, sandbox: type[Told]
+) -> None:
+    provider = CustomProvider(f"{sandbox.__module__}:{sandbox.__qualname__}")
+    async with stage(tasks, replies(ACT, "TASK_DONE"), provider=provider) as server:
+        answer = await server.run(instance_id="apart")
+    assert (answer["exit_status"], answer["infra_failure"], answer["eval_report"]) == ("SandboxUnavailable", True, {})
+    assert "no such definition" in answer["message"] or "upload of environment/" in answer["message"]

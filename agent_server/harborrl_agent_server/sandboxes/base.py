@@ -24,6 +24,7 @@ from harborrl_agent_server.errors import (
 from harborrl_agent_server.sandboxes import archives, commands
 from harborrl_agent_server.sandboxes.streams import CHUNK, Capture, FileSink, Sink
 from harborrl_agent_server.scope import CURRENT
+from harborrl_agent_server.spending import SAY_SECONDS
 from harborrl_agent_server.threads import in_thread
 
 OUTPUT_LIMIT = 10 * 1024 * 1024
@@ -36,6 +37,8 @@ TRANSFER_SECONDS = 300.0
 """Harbor sets no limit of its own, and a transfer that hangs would hold the trial's slot for ever."""
 
 KILL_SECONDS = 10.0
+
+MORE = "raise --environment-start-timeout (job: environmentStartSeconds)"
 
 
 class ShellSandbox(BaseEnvironment):
@@ -91,11 +94,19 @@ class ShellSandbox(BaseEnvironment):
     @override
     async def start(self, force_build: bool) -> None:
         async def boot() -> None:
-            await self.boot()
-            await self.prepare()
-            await self._upload_environment_dir_after_start()
+            limit_s = self.scope.start_s(self)
+            if limit_s <= 0:
+                raise SandboxStartError("NoTimeLeft", f"the trial's phases before it took all of their time; {MORE}")
+            try:
+                async with asyncio.timeout(limit_s + SAY_SECONDS):
+                    await self.boot()
+                    await self.prepare()
+                    await self._upload_environment_dir_after_start()
+            except TimeoutError as error:
+                raise SandboxStartError("NotInTime", f"not ready within {limit_s:.0f} s; {MORE}") from error
 
         await self._faults_noted(boot)
+        self.scope.ready.add(self)
 
     def folders(self) -> str:
         """Shell text that makes the folders which Harbor and the task count on."""

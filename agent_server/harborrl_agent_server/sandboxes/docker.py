@@ -76,7 +76,7 @@ class DockerSandbox(JoiningSandbox, ServedDocker):
 
     @override
     async def boot(self) -> None:
-        budget = self.provider.settings.budgets.environment_start_s
+        budget = self.scope.start_s(self)
         try:
             async with asyncio.timeout(budget):
                 await self._prepare()

@@ -28,7 +28,7 @@ class Hosted(BaseEnvironment):
         super().__init__(*args, **kwargs | self.options_of_server)
         scope = CURRENT.get()
         folders = commands.folders(self.task_env_config.workdir, self._mount_targets(writable_only=True))
-        self._hosting = Hosting(super(), scope, self.settings.budgets.environment_start_s, folders)
+        self._hosting = Hosting(super(), scope, folders)
         scope.sandboxes.append(self._hosting)
 
     @override

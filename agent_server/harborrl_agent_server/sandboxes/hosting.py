@@ -50,12 +50,11 @@ class Hosting:
 
     left = False
 
-    def __init__(self, raw: Any, scope: TrialScope, start_s: float, prepare: str) -> None:
+    def __init__(self, raw: Any, scope: TrialScope, prepare: str) -> None:
         self._raw = raw
         self._prepare = prepare
         """Makes the folders that Harbor and the task count on; not every class does before it enters them."""
         self._scope = scope
-        self._start_s = start_s
         self._begun = False
         self._grading = False
         self._stopped = False
@@ -64,15 +63,19 @@ class Hosting:
         """The processes that were there before any agent, as SURVEY tells them."""
 
     async def start(self, force_build: bool) -> None:
+        limit_s = self._scope.start_s(self)
+        if limit_s <= 0:
+            raise self._noted(SandboxStartError("NoTimeLeft", "the trial's phases before it took all of their time"))
         self._begun = True
         try:
-            await within(self._start_s, lambda: self._raw.start(force_build=force_build))
+            await within(limit_s, lambda: self._raw.start(force_build=force_build))
             found = await self._own(f"{self._prepare}; {commands.SURVEY}", PROBE_SECONDS)
         except Exception as error:  # the class raises what it likes
             raise self._noted(SandboxStartError("NotReady", said(error))) from error
         self._present = " ".join((found.stdout or "").split())
         if not self._present:
             raise self._noted(SandboxStartError("ImageUnusable", "its /proc cannot be read by /bin/sh"))
+        self._scope.ready.add(self)
 
     async def exec(self, command: str, *, timeout_sec: float | None, **how: Any) -> ExecResult:
         """Run a command; raises one of `SANDBOX_FAULTS` where the class raises anything."""

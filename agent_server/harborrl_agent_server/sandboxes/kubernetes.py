@@ -142,9 +142,7 @@ class KubernetesSandbox(JoiningSandbox):
 
     def start_budget_s(self) -> float:
         """The task's own limit may be the shorter one; ours ends first, because it can say what was waited for."""
-        return min(
-            self.provider.settings.budgets.environment_start_s, OWN_SHARE * self.task_env_config.build_timeout_sec
-        )
+        return min(self.scope.start_s(self), OWN_SHARE * self.task_env_config.build_timeout_sec)
 
     @override
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
