@@ -54,7 +54,7 @@ class Reaper:
         if not task.done():
             run.cancel(Cause.OVERRUN)
             self._enter(run, Phase.CANCELLING)
-            task.cancel()
+            trial.give_up(task)
             await asyncio.wait({task}, timeout=budgets.cleanup_s)
         await self._clear_away(run, trial, task)
         if task.done() and run.cause is None:

@@ -56,6 +56,7 @@ class TrialRun:
         self.agent_started = False
         self.result: TrialResult | None = None
         self._entered = entered
+        self._given_up = False
 
     @classmethod
     async def create(
@@ -113,6 +114,19 @@ class TrialRun:
                 await self.scope.model.hang_up()
             forget_loggers(self.name)
 
+    def give_up(self, running: asyncio.Task[Any]) -> None:
+        """Cancel it, once. Harbor swallows that while it stops the agent's sandbox: then it ends before its next phase.
+
+        Without, it would make the verifier's own sandbox and grade, for nobody, as long as both may take.
+        """
+        self._given_up = True
+        running.cancel()
+
+    def _go_on(self, phase: Phase) -> None:
+        if self._given_up:
+            raise asyncio.CancelledError(f"given up before {phase}")
+        self._entered(phase)
+
     def _tell_phases(self) -> None:
         """Harbor has an event for some of them; the others begin with a call that it makes."""
         trial = self.trial
@@ -133,10 +147,10 @@ class TrialRun:
         return told
 
     async def _before_agent(self, _: TrialHookEvent) -> None:
+        self._go_on(Phase.RUNNING)
         self.agent_started = True
         for sandbox in self.scope.sandboxes:
             sandbox.agent_begins()
-        self._entered(Phase.RUNNING)
 
     async def _collecting(self, _: TrialHookEvent) -> None:
         self._entered(Phase.COLLECTING)
@@ -145,7 +159,7 @@ class TrialRun:
 
     async def _before_grading(self, _: TrialHookEvent) -> None:
         """No process of the agent may outlive its phase: it could rewrite the reward file after the tests."""
-        self._entered(Phase.GRADING)
+        self._go_on(Phase.GRADING)
         for sandbox in self.scope.sandboxes:
             await sandbox.quiesce()
 

@@ -7,6 +7,7 @@ from typing import Any, override
 import pytest
 
 from harborrl_agent_server.errors import SandboxStartError
+from harborrl_agent_server.phases import Phase
 from harborrl_agent_server.sandboxes.local import LocalSandbox
 from support.agent_http import eventually, replies
 from support.agent_server import MARKS, CustomProvider, stage
@@ -74,6 +75,33 @@ async def test_a_flush_while_it_grades_leaves_neither_sandbox(tasks: Path) -> No
         assert (await server.health())["status"] == "ok"
     assert (answer["exit_status"], answer["eval_report"]) == ("Aborted", {})
     assert [what for what, _ in Told.events] == ["up", "gone", "up", "gone"]
+
+
+class StopWaits(Told):
+    """Harbor waits for its stop, and shields it."""
+
+    go: asyncio.Event
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        await StopWaits.go.wait()
+        await super().stop(delete)
+
+
+async def test_a_flush_that_harbor_swallows_while_it_stops_the_agents_sandbox_starts_no_second_one(tasks: Path) -> None:
+    StopWaits.go = asyncio.Event()
+    waits = CustomProvider(f"{StopWaits.__module__}:{StopWaits.__qualname__}")
+    async with stage(tasks, replies(ACT, "TASK_DONE"), provider=waits) as server:
+        run = asyncio.ensure_future(server.run(instance_id="apart-and-slow"))
+        await eventually(lambda: [one.phase for one in server.runs.snapshot().live] == [Phase.STOPPING])
+        flushed = await server.client.post(f"{server.url}/flush", json={"session_server_instance_id": "instance-a"})
+        answer: dict[str, Any] = await run
+        StopWaits.go.set()
+        (seen,) = server.runs.snapshot().finished
+        assert (await server.health())["status"] == "ok"
+    assert (flushed.json()["cancelled"], flushed.json()["pending"]) == (1, 0)
+    assert (answer["exit_status"], answer["eval_report"], seen.phase) == ("Aborted", {}, Phase.DONE)
+    assert [what for what, _ in Told.events] == ["up", "gone"]
 
 
 class OnlyTheFirstStarts(Told):
