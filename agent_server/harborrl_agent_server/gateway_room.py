@@ -6,6 +6,7 @@ of an answer is read: a refused history is quoted in some, and a policy writes i
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import from_json
@@ -15,7 +16,7 @@ CONTEXT_EXCEEDED = "context_length_exceeded"
 REFUSING = frozenset({400, 413, 422})
 
 WORDS = re.compile(
-    r"(?:[\w ]{1,40}[:,] )?"
+    r"(?:Value ?[Ee]rror[:,] )?"
     r"(?:The input \(\d+ tokens\) is longer than the model's context length"
     r"|Requested token count exceeds the model's maximum context length"
     r"|Input length \(\d+ tokens\) exceeds the maximum allowed length"
@@ -31,9 +32,20 @@ def is_full(status: int, body: bytes) -> bool:
         document = from_json(body)
     except ValueError:
         return False
-    if not isinstance(document, dict):
-        return False
-    error: Any = document.get("error", document)
+    return any(says_so(place) for place in places(document))
+
+
+def places(document: Any) -> Iterator[Any]:
+    """Where an error may be: the document itself, or what it has under a name of its own."""
+    yield document
+    if isinstance(document, dict):
+        yield from (document[key] for key in ("error", "detail") if key in document)
+
+
+def says_so(error: Any) -> bool:
+    if isinstance(error, str):
+        return bool(WORDS.match(error))
     if not isinstance(error, dict):
         return False
-    return error.get("code") == CONTEXT_EXCEEDED or bool(WORDS.match(str(error.get("message"))))
+    named = CONTEXT_EXCEEDED in (error.get("code"), error.get("type"))
+    return named or bool(WORDS.match(str(error.get("message"))))

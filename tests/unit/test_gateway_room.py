@@ -37,6 +37,10 @@ def test_of_what_was_recorded_only_a_prompt_beyond_the_context_is_full(seen: dic
         {"error": of_sglang("The decoder prompt (length 5000) is longer than the maximum model length of 4096.")},
         {"error": of_sglang(f"Value error, {FULL}")},
         {"error": {"message": "no", "code": "context_length_exceeded"}},
+        {"error": {"message": "no", "type": "context_length_exceeded"}},
+        {"code": "context_length_exceeded", "message": "no"},
+        {"detail": FULL},
+        {"error": FULL},
     ],
 )
 def test_each_engines_words_for_a_full_context_are_known(document: dict[str, Any]) -> None:
