@@ -34,8 +34,16 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 
 def named(supervisor: Supervisor, *extra: str) -> Program:
-    """A long-running program whose command line is this test's alone."""
-    return Program("sleeper", ("/bin/sh", "-c", "sleep 600; :", str(supervisor.run), *extra))
+    """A long-running program whose command line is this test's alone. It has no child that would outlive it."""
+    return Program("sleeper", ("/bin/cat", str(never_written(supervisor)), *extra))
+
+
+def never_written(supervisor: Supervisor) -> Path:
+    """Who opens it waits for a writer."""
+    pipe = supervisor.run.parent / "never-written"
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    return pipe
 
 
 def pid_of(supervisor: Supervisor) -> int:
@@ -157,7 +165,7 @@ def test_stopping_what_never_ran_is_no_error(supervisor: Supervisor) -> None:
 
 
 def test_a_program_that_ignores_sigterm_is_killed(supervisor: Supervisor) -> None:
-    stubborn = Program("stubborn", ("/bin/sh", "-c", "trap '' TERM; while :; do sleep 600; done", str(supervisor.run)))
+    stubborn = Program("stubborn", ("/bin/sh", "-c", "trap '' TERM; read _ <$0", str(never_written(supervisor))))
     supervisor.ensure(stubborn)
     record = supervisor.record("stubborn")
     assert record is not None
