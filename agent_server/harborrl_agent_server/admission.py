@@ -83,18 +83,24 @@ class Taken:
 
 
 async def taken(slots: Slots, ended: Awaitable[None], patience_s: float | None) -> Taken | None:
-    """A slot, or None when `ended` came or patience ran out first; then none is held."""
+    """A slot, or None when `ended` came or patience ran out first; then, and when cancelled, none is held."""
     turn = asyncio.ensure_future(slots.take())
     leaving = asyncio.ensure_future(ended)
-    await asyncio.wait({turn, leaving}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-    is_wanted = not leaving.done()
-    leaving.cancel()
-    if turn.done() and is_wanted:
-        return Taken(slots)
+    is_ours = False
+    try:
+        await asyncio.wait({turn, leaving}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        is_ours = turn.done() and not leaving.done()
+    finally:
+        leaving.cancel()
+        if not is_ours:
+            await left(turn, slots)
+    return Taken(slots) if is_ours else None
+
+
+async def left(turn: asyncio.Future[None], slots: Slots) -> None:
     if turn.done():
         slots.give_back()
-    else:
-        turn.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await turn
-    return None
+        return
+    turn.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await turn

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from harborrl_agent_server.agents.registry import InvalidAgentError
+from harborrl_agent_server.building import BadTaskError, TrialExistsError
 from harborrl_agent_server.contract import ExitStatus, RunResponse
 from harborrl_agent_server.endpoints import EndpointRefusedError
 from harborrl_agent_server.errors import HostError
@@ -10,7 +11,7 @@ from harborrl_agent_server.outcomes import Cause, Evidence, Verdict, judge
 from harborrl_agent_server.run import Run
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.tasks import InvalidInstanceIdError, TaskNotFoundError
-from harborrl_agent_server.trial import BadTaskError, TrialExistsError, TrialRun
+from harborrl_agent_server.trial import TrialRun
 
 LONGEST_MESSAGE = 2000
 """Characters."""

@@ -1,12 +1,15 @@
 """Harbor's view of a task, kept while the task's files stay as they are: samples of one task come by the dozen.
 
-Harbor parses, checks and hashes the directory anew for each trial, in the event loop.
+Harbor parses, checks and hashes the directory anew for each trial.
 """
 
+import asyncio
+import contextlib
 import copy
 import math
 import os
 import stat
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -86,18 +89,25 @@ class KnownTask(Task):
 class KnownTasks:
     def __init__(self) -> None:
         self._known: OrderedDict[Path, tuple[State, KnownTask]] = OrderedDict()
+        self._lock = threading.Lock()
+        """Never held while a volume is read."""
 
     def task(self, task_dir: Path) -> KnownTask:
-        """Raises what Harbor raises on a directory that is no task."""
+        """Blocks while the volume is read, so it belongs in a thread.
+
+        Raises what Harbor raises on a directory that is no task.
+        """
         state = tuple(state_of(str(task_dir)))
-        found = self._known.get(task_dir)
+        with self._lock:
+            found = self._known.get(task_dir)
         if found is None or found[0] != state:
             refuse_links(task_dir, (Path(path) for path, *_ in state))
             found = (state, KnownTask(task_dir))
+        with self._lock:
             self._known[task_dir] = found
-        self._known.move_to_end(task_dir)
-        if len(self._known) > KEPT:
-            self._known.popitem(last=False)
+            self._known.move_to_end(task_dir)
+            if len(self._known) > KEPT:
+                self._known.popitem(last=False)
         return found[1].for_trial()
 
 
@@ -112,7 +122,7 @@ def refuse_links(task_dir: Path, paths: Iterable[Path]) -> None:
 
 
 def refuse_special(path: Path, mode: int) -> None:
-    """Who opens a pipe waits for whoever writes to it, and with the event loop all trials do."""
+    """Who opens a pipe waits for whoever writes to it, in a thread that other tasks need."""
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ValueError(f"{path} is a pipe, a socket or a device; a task holds files, folders and links")
 
@@ -162,3 +172,16 @@ class KnownTrial(Trial):
     async def _load_task(config: TrialConfig) -> tuple[Task, TaskDownloadResult]:
         path: Any = config.task.path
         return KNOWN.task(path), TaskDownloadResult(path=path, download_time_sec=0.0, cached=True)
+
+
+def new_trial(config: TrialConfig) -> Trial:
+    """Harbor's trial of a task, with all that it will read of the task before a sandbox is there. Blocks."""
+    trial = asyncio.run(KnownTrial.create(config))  # awaits nothing: Harbor reads and hashes in one go
+    with contextlib.suppress(OSError, ValueError):
+        hashed(trial)
+    return trial
+
+
+def hashed(trial: Trial) -> str:
+    """It keeps what it finds, and is asked for in the event loop later, where what fails here has its say."""
+    return trial.agent_environment.environment_id

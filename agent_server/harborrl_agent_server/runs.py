@@ -29,6 +29,7 @@ from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.snapshot import SHOWN, Snapshot, view
 from harborrl_agent_server.tasks import task_directory
 from harborrl_agent_server.trial import TrialRun
+from harborrl_agent_server.volumes import EndedMeanwhileError, read
 
 LOG = logging.getLogger(__name__)
 
@@ -186,17 +187,29 @@ class Runs:
 
     async def _answer(self, run: Run) -> RunResponse:
         try:
-            task_dir = task_directory(self.settings.tasks_dir, run.request.instance_id)
-            agent = agent_config(run.request, self.settings)
-            slot = await self._slot(run)
+            place = asyncio.ensure_future(self._slot(run))  # before the task is read: that ends in any order
+            try:
+                task_dir = await self._task_directory(run)
+                agent = agent_config(run.request, self.settings)
+            except BaseException:
+                await leave(place)
+                raise
+            slot = await place
             if slot is None:
                 return not_admitted(run, self._clock(), self.settings)
             try:
                 return await self._in_slot(run, task_dir, agent)
             finally:
                 slot.give_back()
+        except EndedMeanwhileError:
+            return not_admitted(run, self._clock(), self.settings)
         except tuple(REFUSALS) as error:
             return refused(error)
+
+    async def _task_directory(self, run: Run) -> Path:
+        root, name = self.settings.tasks_dir, run.request.instance_id
+        work = partial(task_directory, root, name)
+        return await read(work, f"{root}", limit_s=self.settings.read_s, ended=run.cancellation())
 
     async def _in_slot(self, run: Run, task_dir: Path, agent: AgentConfig) -> RunResponse:
         """Still queued until its sandbox may be made (decision 0167)."""
@@ -214,6 +227,7 @@ class Runs:
                 gateway=self.gateway,
                 run_id=run.id,
                 entered=partial(self._started, run, start),
+                ended=run.cancellation(),
             )
             run.trial_name = run.trial.name
             await self.reaper.see_through(run, run.trial)
@@ -256,6 +270,14 @@ class Runs:
         for run in live:
             run.cancel(Cause.SHUTDOWN)
         await wait_ended(live, grace_s)
+
+
+async def leave(place: "asyncio.Future[Taken | None]") -> None:
+    """Give up a place among those who wait for a slot, or the slot."""
+    place.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        if (slot := await place) is not None:
+            slot.give_back()
 
 
 async def wait_ended(runs: Iterable[Run], limit_s: float) -> None:

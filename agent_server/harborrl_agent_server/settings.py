@@ -140,6 +140,8 @@ class Settings:
     """Between two spaces that keep the connection of a waiting `/run` alive; 0: none are sent."""
     session_look_s: float = 10
     """Between two looks whether a session server is still the one that its trials' sessions were opened on."""
+    read_s: float = 60
+    """For one task's files to be read; a volume that takes longer hangs, and its trials are infrastructure's."""
     reap_interval_s: float = 15
     """Between two tries to remove what is left of trials that did not end."""
     keep_trials: int = 10_000

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import logging
-import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
 
 from harborrl_agent_server.agents.registry import loaded, model_session, tools_of
+from harborrl_agent_server.building import built, taken_back
 from harborrl_agent_server.contract import ExitStatus, RunRequest
-from harborrl_agent_server.errors import ERROR_POLICY, HostError, is_host_fault
+from harborrl_agent_server.errors import ERROR_POLICY
 from harborrl_agent_server.gateway import Gateway
-from harborrl_agent_server.known_tasks import KnownTrial
 from harborrl_agent_server.loggers import forget_loggers
 from harborrl_agent_server.outcomes import Cause, Evidence
 from harborrl_agent_server.phases import Phase
@@ -32,19 +32,12 @@ from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 from harborrl_agent_server.sessions import RECORD, trial_name
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.spending import Spending
+from harborrl_agent_server.volumes import read
 
 LOG = logging.getLogger(__name__)
 
 Entered = Callable[[Phase], None]
 """Told when the trial goes on to another phase."""
-
-
-class BadTaskError(Exception):
-    """The task directory is there, but Harbor refuses it."""
-
-
-class TrialExistsError(Exception):
-    """Somebody has begun the trial of this session before."""
 
 
 class TrialRun:
@@ -70,10 +63,12 @@ class TrialRun:
         gateway: Gateway,
         run_id: str,
         entered: Entered,
+        ended: Coroutine[Any, Any, None],
     ) -> "TrialRun":
         """Build Harbor's trial in the current context.
 
-        Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial.
+        Raises `BadTaskError` for what Harbor refuses about the task, `TrialExistsError` when the session has a trial,
+        and what `volumes.read` raises.
         """
         scope = TrialScope(
             run_id=run_id,
@@ -84,18 +79,16 @@ class TrialRun:
         )
         scope.model = model_session(request, settings, gateway.new_client(), scope.progress, scope.warnings)
         CURRENT.set(scope)
-        config = TrialConfig(
-            task=TaskConfig(path=task_dir),
-            trial_name=trial_name(request.instance_id, scope.run_id),
-            trials_dir=settings.trials_dir,
-            agent=agent,
-            environment=provider.environment(),
-            verifier=VerifierConfig(max_timeout_sec=settings.budgets.verifier_s),
-            override_error_policy=ERROR_POLICY,
-        )
+        config = config_of(trial_name(request.instance_id, run_id), task_dir, agent, provider, settings)
         if agent.import_path is not None:
             await loaded(agent.import_path)
-        trial = await built(config)
+        trial = await read(
+            partial(built, config),
+            f"task {task_dir.name}",
+            limit_s=settings.read_s,
+            ended=ended,
+            late=taken_back,
+        )
         return cls(trial, scope, entered)
 
     @property
@@ -248,29 +241,18 @@ def collected(task: TaskDefinition) -> list[str]:
     return [str(paths.agent_dir), *([] if hooks else dict.fromkeys([str(paths.artifacts_dir), *plain]))]
 
 
-async def built(config: TrialConfig) -> Trial:
-    """Harbor's trial; its directory, made first, is the claim on the session.
-
-    Raises `TrialExistsError`, `HostError` and `BadTaskError`: no retry heals the last, and training ends over it.
-    """
-    claim = config.trials_dir / config.trial_name
-    try:
-        claim.mkdir(parents=True)
-    except FileExistsError as error:
-        raise TrialExistsError(
-            f"trial {claim.name} was begun before, by a server that runs it still or was killed; open another session"
-        ) from error
-    except OSError as error:
-        raise HostError(f"{claim}: {error.strerror}; look at the agent server's volumes and limits") from error
-    try:
-        return await KnownTrial.create(config)
-    except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
-        forget_loggers(config.trial_name)
-        shutil.rmtree(claim, ignore_errors=True)
-        said = f"{type(error).__name__}: {str(error)[:500]}"
-        if is_host_fault(error):
-            raise HostError(f"{said}; look at the agent server's volumes and limits") from error
-        raise BadTaskError(f"Harbor refuses the task {(config.task.path or claim).name}: {said}") from error
+def config_of(
+    name: str, task_dir: Path, agent: AgentConfig, provider: SandboxProvider, settings: Settings
+) -> TrialConfig:
+    return TrialConfig(
+        task=TaskConfig(path=task_dir),
+        trial_name=name,
+        trials_dir=settings.trials_dir,
+        agent=agent,
+        environment=provider.environment(),
+        verifier=VerifierConfig(max_timeout_sec=settings.budgets.verifier_s),
+        override_error_policy=ERROR_POLICY,
+    )
 
 
 def seconds(timing: TimingInfo | None) -> float | None:

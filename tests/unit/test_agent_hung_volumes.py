@@ -1,0 +1,99 @@
+"""A tasks volume that hangs costs the trials of its tasks, and nobody else."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harborrl_agent_server.phases import Phase
+from support.agent_http import eventually, replies
+from support.agent_server import MARKS, Stage, stage
+from support.agent_tasks import write_task
+
+pytestmark = MARKS
+
+SOLVES = "```sh\necho hello >greeting.txt\n```\nTASK_DONE"
+
+F_SETSIG = 10
+"""Of Linux; Python has no name for it."""
+
+SHORT = 0.3
+"""Seconds for a volume that never answers."""
+
+
+class Lease:
+    """Whoever opens the file waits until it is let go, as with a mount whose server is away.
+
+    The kernel ends it itself after 45 s (`/proc/sys/fs/lease-break-time`).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR)
+        fcntl.fcntl(self._file, F_SETSIG, signal.SIGURG)  # what tells us that somebody waits; ignored by default
+        fcntl.fcntl(self._file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+    def let_go(self) -> None:
+        fcntl.fcntl(self._file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+@pytest.fixture
+def hangs(tasks: Path) -> Iterator[Lease]:
+    """A task whose instruction cannot be read."""
+    with contextlib.closing(Lease(write_task(tasks, "hangs") / "instruction.md")) as lease:
+        yield lease
+
+
+def live(server: Stage) -> list[Phase]:
+    return [run.phase for run in server.runs.snapshot().live]
+
+
+async def test_while_a_task_cannot_be_read_the_server_answers_and_other_trials_run(tasks: Path, hangs: Lease) -> None:
+    async with stage(tasks, replies(SOLVES, SOLVES), max_concurrent=2) as server:
+        waits = asyncio.ensure_future(server.run(instance_id="hangs"))
+        await eventually(lambda: live(server) == [Phase.STARTING])
+        assert (await server.health())["in_flight"] == 1
+        assert (await server.run())["reward"] == 1.0
+        assert not waits.done()
+        hangs.let_go()
+        assert (await waits)["reward"] == 1.0
+
+
+async def test_a_volume_that_hangs_is_not_a_task_that_is_missing(tasks: Path, hangs: Lease) -> None:
+    async with stage(tasks, replies(SOLVES), read_s=SHORT) as server:
+        answer = await server.run(instance_id="hangs")
+        missing = await server.run(instance_id="no-such-task")
+        assert (await server.health())["in_flight"] == 0
+        hangs.let_go()
+        await eventually(lambda: not list(server.settings.trials_dir.iterdir()))
+    assert (answer["exit_status"], answer["infra_failure"]) == ("ServerError", True)
+    assert "task hangs could not be read within 0.3 s: its volume hangs" in answer["message"]
+    assert missing["exit_status"] == "TaskNotFound"
+
+
+async def test_a_flush_ends_a_trial_whose_task_cannot_be_read(tasks: Path, hangs: Lease) -> None:
+    async with stage(tasks, replies(SOLVES)) as server:
+        waits = asyncio.ensure_future(server.run(instance_id="hangs"))
+        await eventually(lambda: live(server) == [Phase.STARTING])
+        body = {"session_server_instance_id": "instance-a"}
+        told = (await server.client.post(f"{server.url}/flush", json=body)).json()
+        hangs.let_go()
+        assert ((await waits)["exit_status"], told["cancelled"], told["pending"]) == ("Aborted", 1, 0)
+
+
+async def test_a_task_that_is_missing_keeps_no_place_in_the_queue(tasks: Path, hangs: Lease) -> None:
+    async with stage(tasks, replies(SOLVES), max_concurrent=1) as server:
+        holds = asyncio.ensure_future(server.run(instance_id="hangs"))
+        await eventually(lambda: live(server) == [Phase.STARTING])
+        assert (await server.run(instance_id="no-such-task"))["exit_status"] == "TaskNotFound"
+        assert (await server.health())["queued"] == 0
+        hangs.let_go()
+        assert (await holds)["reward"] == 1.0
+        assert (await server.run())["reward"] == 1.0
