@@ -27,9 +27,9 @@ from scantree import RecursionPath  # type: ignore[import-untyped] # no stubs
 KEPT = 1024
 """Tasks, some ten kilobytes each; the one that was not used for longest goes."""
 
-READ_HERE = frozenset({"task.toml", "instruction.md", "trajectory.json", "Dockerfile", "docker-compose.yaml"}) | {
-    *("environment", "solution", "solve.sh", "steps"),
-}
+FILES = frozenset({"task.toml", "instruction.md", "trajectory.json", "Dockerfile", "docker-compose.yaml", "solve.sh"})
+
+READ_HERE = FILES | {"environment", "solution", "steps"}
 """Names whose content is read on this side, and shown to the model or sent into a sandbox. Harbor judges `tests`."""
 
 READ_TOO = frozenset({"README.md", ".gitignore", ".harborignore", "test.sh"})
