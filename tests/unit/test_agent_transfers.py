@@ -1,5 +1,6 @@
 """Downloads from a sandbox whose `tar` has something to say."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -61,8 +62,36 @@ async def test_a_tar_that_says_nothing_is_not_waited_for_minutes_with_each_folde
     assert sandbox.transfer_s == KILL_SECONDS
 
 
+HANGS = "cat >/dev/null; exec sleep 1000"
+
+FAILS_AND_THEN_HANGS = f"[ ! -e /tmp/first ] || {{ {HANGS}; }}; touch /tmp/first; cat >/dev/null; exit 2"
+"""What fails together goes singly."""
+
+
+@pytest.mark.parametrize("tar", [HANGS, FAILS_AND_THEN_HANGS], ids=["together", "singly"])
+async def test_what_goes_up_before_the_tests_waits_as_long_for_a_tar_as_this_sandbox_is_worth(
+    sandbox: ShellSandbox, tmp_path: Path, tar: str
+) -> None:
+    """A tar that said nothing before has its short time: five minutes more would be the verifier's."""
+    assert isinstance(sandbox, LocalSandbox)
+    await stand_still(sandbox, tar)
+    (tmp_path / "tests").mkdir()
+    sandbox.agent_ended([])
+    await sandbox.upload_dir(tmp_path / "tests", "/tests")
+    async with asyncio.timeout(60):
+        with pytest.raises(SandboxUnusableError, match="runs other commands"):
+            await sandbox.settle()
+
+
+async def test_a_command_that_carries_nothing_says_nothing_about_tar(sandbox: ShellSandbox) -> None:
+    sandbox.transfer_s = 0.1
+    with pytest.raises(SandboxTransportError):
+        await sandbox._plain(["/bin/sh", "-c", "exec sleep 1000"], limit_s=0.5)
+
+
 async def test_a_transfer_that_is_slow_is_the_ways_to_blame(sandbox: ShellSandbox, tmp_path: Path) -> None:
     await stand_still(sandbox, "while :; do echo x; sleep 0.1; done")
+    sandbox.transfer_s = 2.0  # on a busy machine its first word takes a while
     with pytest.raises(SandboxTransportError):
         await sandbox.download_dir("/app/out", tmp_path / "back")
 

@@ -200,8 +200,12 @@ class ShellSandbox(BaseEnvironment):
         stdin: IO[bytes] | None = None,
         stdout: Sink | None = None,
         excused: Callable[[int, str], bool] = lambda _code, _said: False,
+        carries: bool = False,
     ) -> None:
-        """Run one of our own commands: an exit code but 0 is an error that shows what it said, unless it is excused."""
+        """Run one of our own commands: an exit code but 0 is an error that shows what it said, unless it is excused.
+
+        `carries`: files, for as long as such a thing may take; then what stands still is the sandbox's `tar`.
+        """
         err, out = Capture(16 * 1024), Counted(stdout or _ignore)
         try:
             async with asyncio.timeout(limit_s):
@@ -209,7 +213,7 @@ class ShellSandbox(BaseEnvironment):
         except TimeoutError as error:
             said = f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
             stands_still = out.size == 0 if stdin is None else is_at_end(stdin)
-            if limit_s >= self.transfer_s and stands_still and await self._answers():
+            if carries and stands_still and await self._answers():
                 raise SandboxUnusableError(f"{said}, which runs other commands: it has no tar any more") from error
             raise SandboxTransportError(said) from error
         if code and not excused(code, err.text()):
@@ -225,11 +229,22 @@ class ShellSandbox(BaseEnvironment):
         except (TimeoutError, *SANDBOX_FAULTS):
             return False
 
+    async def _carry(
+        self,
+        argv: list[str],
+        *,
+        stdin: IO[bytes] | None = None,
+        stdout: Sink | None = None,
+        excused: Callable[[int, str], bool] = lambda _code, _said: False,
+    ) -> None:
+        limit_s = self.transfer_s
+        await self._plain(argv, limit_s=limit_s, stdin=stdin, stdout=stdout, excused=excused, carries=True)
+
     async def _write(self, path: str, content: bytes) -> None:
         with tempfile.TemporaryFile() as file:
             file.write(content)
             file.seek(0)
-            await self._plain([commands.SHELL, "-c", f"cat >{shlex.quote(path)}"], limit_s=self.transfer_s, stdin=file)
+            await self._carry([commands.SHELL, "-c", f"cat >{shlex.quote(path)}"], stdin=file)
 
     @override
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
@@ -248,7 +263,7 @@ class ShellSandbox(BaseEnvironment):
 
             async def send() -> None:
                 file.seek(0)
-                await self._plain(argv, limit_s=self.transfer_s, stdin=file)
+                await self._carry(argv, stdin=file)
 
             await self._faults_noted(lambda: self._twice(send))
 
@@ -275,7 +290,7 @@ class ShellSandbox(BaseEnvironment):
             file.seek(0)
             file.truncate()
             sink = FileSink(file, TRANSFER_LIMIT)
-            await self._plain(argv, limit_s=self.transfer_s, stdout=sink, excused=archives.only_changed)
+            await self._carry(argv, stdout=sink, excused=archives.only_changed)
 
         await self._faults_noted(lambda: self._twice(receive))
         file.seek(0)

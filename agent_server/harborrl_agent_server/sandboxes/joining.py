@@ -23,7 +23,6 @@ from harborrl_agent_server.sandboxes.base import (
     KILL_SECONDS,
     OUTPUT_LIMIT,
     TRANSFER_LIMIT,
-    TRANSFER_SECONDS,
     ShellSandbox,
 )
 from harborrl_agent_server.sandboxes.seals import Seal
@@ -221,8 +220,10 @@ class JoiningSandbox(ShellSandbox):
 
             async def send() -> None:
                 payload.seek(0)
-                limit_s = TRANSFER_SECONDS if stage.uploads else KILL_SECONDS
-                await self._plain(argv, limit_s=limit_s, stdin=payload if stage.uploads else None)
+                if stage.uploads:
+                    await self._carry(argv, stdin=payload)
+                else:
+                    await self._plain(argv, limit_s=KILL_SECONDS)
 
             try:
                 await self._twice(send)
@@ -232,7 +233,10 @@ class JoiningSandbox(ShellSandbox):
     async def _singly(self, stage: Stage) -> None:
         for step in stage.steps():
             try:
-                await self._plain(step.argv, limit_s=TRANSFER_SECONDS, stdin=step.stdin)
+                if step.stdin is not None:
+                    await self._carry(step.argv, stdin=step.stdin)
+                else:
+                    await self._plain(step.argv, limit_s=KILL_SECONDS)
             except RuntimeError:
                 if step.fatal:
                     raise
