@@ -2,9 +2,9 @@
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 
 class ExitStatus(StrEnum):
@@ -97,6 +97,13 @@ class FlushRequest(BaseModel):
 
     session_server_instance_id: str | None = None
     session_server_instance_ids: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        """A misspelt field is dropped: answered with a zero, nobody would learn that trials run on."""
+        if not any(self.ids()):
+            raise ValueError("name a session: session_server_instance_id, or one or more session_server_instance_ids")
+        return self
 
     def ids(self) -> list[str]:
         """The named instances, each once, in the order given."""

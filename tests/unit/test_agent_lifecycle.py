@@ -56,6 +56,25 @@ async def test_flush_takes_lists_and_is_harmless_when_repeated_or_unknown(tasks:
     assert (first["cancelled"], again["cancelled"]) == (2, 0)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"session_server_instance": "a"},
+        {"session_server_instance_id": None},
+        {"session_server_instance_id": ""},
+        {"session_server_instance_ids": []},
+        {"session_server_instance_ids": [""]},
+    ],
+)
+async def test_a_flush_that_names_no_session_is_a_mistake_that_is_told(tasks: Path, body: dict[str, Any]) -> None:
+    async with held(tasks, ("a", 1), slots=1) as (server, _, __):
+        told = await flush(server, body)
+        assert told.status_code == 422
+        assert "name a session: session_server_instance_id" in told.text
+        assert len(server.runs.live) == 1
+
+
 async def test_a_flushed_session_may_run_again(tasks: Path) -> None:
     async with stage(tasks, replies("")) as server:
         await flush(server, {"session_server_instance_id": "instance-a"})
