@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from harborrl_agent_server.contract import RunRequest, RunResponse
 from harborrl_agent_server.outcomes import Cause
@@ -16,7 +17,7 @@ class Run:
     request: RunRequest
     agent: str
     id: str
-    """As in `sessions.run_id`."""
+    """As in `sessions.run_id`: of every run of one session the same."""
     registered: float
     cause: Cause | None = None
     cause_message: str = ""
@@ -30,6 +31,8 @@ class Run:
     """While it lives."""
     trial_name: str | None = None
     answer: RunResponse | None = None
+    key: str = field(default_factory=lambda: uuid4().hex)
+    """Its own alone: a session whose run never began a trial may be asked for again."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     _cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -12,7 +12,10 @@ SHOWN = 128
 
 @dataclass(frozen=True)
 class RunView:
+    key: str
+    """Of this run alone."""
     id: str
+    """Of its session, which may have had others."""
     instance_id: str
     agent: str
     session: str | None
@@ -62,6 +65,7 @@ def view(run: Run, now: float, worker: int | None = None) -> RunView:
     until = now if finished is None else finished
     answer = run.answer
     return RunView(
+        key=run.key,
         id=run.id,
         instance_id=run.request.instance_id[:SHOWN],
         agent=run.agent,

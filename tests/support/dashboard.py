@@ -52,6 +52,7 @@ class Board:
 
 def running(name: str, phase: Phase = Phase.RUNNING, **changes: Any) -> RunView:
     view = RunView(
+        key=name,
         id=name,
         instance_id=f"task-{name}",
         agent="bash",

@@ -50,6 +50,26 @@ def test_an_ended_trial_is_told_once_and_counted_once() -> None:
     assert (minute.graded, minute.infra, minute.scored, minute.reward) == (2, 1, 2, 1.5)
 
 
+def test_a_session_that_is_asked_for_again_has_two_ends() -> None:
+    """One that was flushed in the queue has no trial yet, so the next request begins it; its id is the session's."""
+    flushed = ended("first", "Aborted", reward=None, id="session", trial_name=None)
+    graded = ended("second", reward=1.0, id="session")
+    first = look(NOTHING, finished=(flushed,))
+    second = look(first, finished=(graded, flushed))
+    assert [(row["id"], row["status"]) for row in changes(first, second)["ended"]] == [("session", "Submitted")]
+    assert [row.status for row in second.ended.values()] == ["Aborted", "Submitted"]
+    minute = next(iter(second.minutes.values()))
+    assert (minute.graded, minute.aborted, minute.scored) == (1, 1, 1)
+
+
+def test_the_age_of_a_session_that_is_asked_for_again_is_its_own() -> None:
+    first = look(NOTHING, running("first", Phase.QUEUED, id="session"))
+    again = look(first, running("second", Phase.QUEUED, id="session", age_s=5), now=NOW + 60)
+    (row,) = again.live.values()
+    assert row.since == NOW + 55
+    assert changes(first, again)["live"]["gone"] == ["first"]
+
+
 def test_what_has_no_reward_is_not_counted_as_0() -> None:
     state = look(NOTHING, finished=(ended("a", "Aborted", reward=None),))
     assert state.ended["a"].reward is None

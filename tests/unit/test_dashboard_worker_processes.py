@@ -34,7 +34,7 @@ class Page:
     def take(self, data: dict[str, Any]) -> None:
         self.server = data.get("server", self.server)
         changed = data.get("live", {"set": [], "gone": []})
-        self.live |= {row["id"]: row for row in changed["set"]}
+        self.live |= {row["key"]: row for row in changed["set"]}
         for gone in changed["gone"]:
             del self.live[gone]
         self.ended += data.get("ended", [])

@@ -39,6 +39,7 @@ class Server:
 class Live:
     """Moments are Unix times; None: not reached."""
 
+    key: str
     id: str
     task: str
     agent: str
@@ -58,6 +59,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
+    key: str
     id: str
     task: str
     agent: str
@@ -113,9 +115,9 @@ class StepReward:
 class State:
     server: Server = field(default_factory=lambda: Server("starting", 0, 0, 0, 0))
     live: Mapping[str, Live] = field(default_factory=dict)
-    """By id, in the order they came."""
+    """By key, in the order they came."""
     ended: Mapping[str, Ended] = field(default_factory=dict)
-    """By id, oldest first."""
+    """By key, oldest first: of one session there may be several."""
     outcomes: Mapping[str, int] = field(default_factory=dict)
     """By exit status, since the server started."""
     minutes: Mapping[int, Minute] = field(default_factory=dict)
@@ -125,12 +127,12 @@ class State:
 
 def after(state: State, seen: Snapshot, *, status: str, now: float, steps: tuple[StepReward, ...] = ()) -> State:
     """The state that follows from a look at the runs; what has not changed stays the very same object."""
-    new = [ended_row(view, now) for view in reversed(seen.finished) if view.id not in state.ended]
+    new = [ended_row(view, now) for view in reversed(seen.finished) if view.key not in state.ended]
     return State(
         server=Server(
             status, seen.capacity, seen.in_flight, seen.queued, seen.leaked, workers=seen.workers, silent=seen.silent
         ),
-        live={view.id: live_row(view, state.live.get(view.id), now) for view in seen.live},
+        live={view.key: live_row(view, state.live.get(view.key), now) for view in seen.live},
         ended=_with_new(state.ended, new),
         outcomes=dict(seen.outcomes),
         minutes=_counted(state.minutes, new, now) if new else state.minutes,
@@ -143,6 +145,7 @@ def live_row(view: RunView, before: Live | None, now: float) -> Live:
         return before
     acts = view.phase is Phase.RUNNING
     return Live(
+        key=view.key,
         id=view.id,
         task=view.instance_id,
         agent=view.agent,
@@ -161,6 +164,7 @@ def live_row(view: RunView, before: Live | None, now: float) -> Live:
 def ended_row(view: RunView, now: float) -> Ended:
     status = view.outcome or ExitStatus.SERVER_ERROR
     return Ended(
+        key=view.key,
         id=view.id,
         task=view.instance_id,
         agent=view.agent,
@@ -178,7 +182,7 @@ def ended_row(view: RunView, now: float) -> Ended:
 def _with_new(ended: Mapping[str, Ended], new: list[Ended]) -> Mapping[str, Ended]:
     if not new:
         return ended
-    whole = {**ended, **{trial.id: trial for trial in new}}
+    whole = {**ended, **{trial.key: trial for trial in new}}
     return dict(islice(whole.items(), max(len(whole) - KEPT_ENDED, 0), None))
 
 

@@ -42,8 +42,8 @@ function take(data) {
   heard = Date.now() / 1000;
   skew = data.now - heard;
   if (data.server) store.server = data.server;
-  for (const row of data.live?.set ?? []) store.live.set(row.id, row);
-  for (const id of data.live?.gone ?? []) store.live.delete(id);
+  for (const row of data.live?.set ?? []) store.live.set(row.key, row);
+  for (const key of data.live?.gone ?? []) store.live.delete(key);
   if (data.ended) store.ended = [...data.ended.reverse(), ...store.ended].slice(0, ENDED_KEPT);
   if (data.outcomes) store.outcomes = data.outcomes;
   for (const [minute, counts] of Object.entries(data.minutes ?? {})) store.minutes.set(Number(minute), counts);

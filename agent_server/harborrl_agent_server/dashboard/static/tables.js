@@ -60,7 +60,7 @@ function paged(element, body, items, key, create, update) {
 }
 
 const NUMBERS = new Set(["Reward", "Took", "Waits"]);
-const byId = (row) => row.id;
+const byKey = (row) => row.key;
 
 export function running() {
   const body = h("tbody", { role: "rowgroup" });
@@ -68,7 +68,7 @@ export function running() {
   const none = h("p", { class: "empty" });
   const rows = () => sorted([...store.live.values()].filter((row) => row.phase !== "queued" && matches(row)));
   const table = h("table", { class: "list live", role: "table", "aria-label": "Running trials" }, sortableHead(() => update()), body);
-  const { more, show } = paged(table, body, rows, byId, create, fill);
+  const { more, show } = paged(table, body, rows, byKey, create, fill);
 
   function create(row) {
     return h("tr", { role: "row" }, taskCell(row), phaseCell(),
@@ -107,18 +107,18 @@ export function waiting() {
   const head = ["Place", "Task", "Waits", "Session"].map((name) => h("th", { scope: "col", role: "columnheader", class: NUMBERS.has(name) && "number" }, name));
   const table = h("table", { class: "list queue", role: "table", "aria-label": "Waiting trials, in order" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)), body);
   const places = new Map();
-  const { more, show } = paged(table, body, rows, byId,
+  const { more, show } = paged(table, body, rows, byKey,
     (row) => h("tr", { role: "row" }, h("td", { class: "c-place", role: "cell" }), taskCell(row), h("td", { class: "c-waits number", role: "cell" }),
       h("td", { class: "c-session", role: "cell" }, h("span", { class: "mono" }, row.session ? row.session.slice(0, 12) : "no session"))),
     (element, row) => {
-      put(element.children[0], `${places.get(row.id)}.`);
+      put(element.children[0], `${places.get(row.key)}.`);
       put(element.children[2], duration(now() - row.since));
     });
   const section = h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Queue"), count, h("span", { class: "count" }, "in the order they came")), table, more);
 
   function update() {
     places.clear();
-    [...store.live.values()].filter((row) => row.phase === "queued").forEach((row, index) => places.set(row.id, index + 1));
+    [...store.live.values()].filter((row) => row.phase === "queued").forEach((row, index) => places.set(row.key, index + 1));
     put(count, String(places.size));
     section.hidden = places.size === 0;
     show(rows());
@@ -139,7 +139,7 @@ export function ended() {
   const rows = () => store.ended.filter((row) => matches(row) && (!filter.family || row.family === filter.family));
   const head = ["Outcome", "Task", "Reward", "Took", "Ended"].map((name) => h("th", { scope: "col", role: "columnheader", class: NUMBERS.has(name) && "number" }, name));
   const table = h("table", { class: "list ended", role: "table", "aria-label": "Ended trials, newest first" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)), body);
-  const { more, show } = paged(table, body, rows, byId, create, (element, row) => put(element.lastChild, ago(now() - row.at)));
+  const { more, show } = paged(table, body, rows, byKey, create, (element, row) => put(element.lastChild, ago(now() - row.at)));
 
   function create(row) {
     return h("tr", { role: "row" },
