@@ -98,6 +98,8 @@ class SandboxConfig(BaseModel):
     """`limits` of it: most that one sandbox may ask for; a task that asks for more is refused."""
     defaults: Resources | None = None
     """`requests` of it: what a task gets that asks for nothing; `limits` bound it besides."""
+    idle_timeout_seconds: float | None = Field(default=None, gt=0)
+    """Of a pod in which no command runs; None: it stays as long as its trial."""
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: list[dict[str, Any]] = Field(default_factory=list)
     priority_class_name: str | None = None

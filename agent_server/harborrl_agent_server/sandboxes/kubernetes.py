@@ -16,6 +16,7 @@ from harborrl_agent_server.errors import (
 )
 from harborrl_agent_server.sandboxes.accelerators import gpu_placement
 from harborrl_agent_server.sandboxes.allocating import Lease, Pod, obtained
+from harborrl_agent_server.sandboxes.idleness import Idleness
 from harborrl_agent_server.sandboxes.images import TAG_HASH, image_names, image_of, resources_of
 from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.kubernetes_provider import KubernetesProvider
@@ -48,6 +49,7 @@ class KubernetesSandbox(JoiningSandbox):
         self._lease: Lease | None = None
         self._pod: Pod | None = None
         self._destroyed = False
+        self._idleness = Idleness(self.provider.config.idle_timeout_seconds, self._end_idle)
         self._touched = self._phase_network_policies[:1] in ([], [self.network_policy])
         """Whether an agent may have been here when the network changes next. Harbor lists the agent's phase first."""
 
@@ -123,6 +125,17 @@ class KubernetesSandbox(JoiningSandbox):
         except SandboxStartError as error:
             self.provider.tools.failed(error)
             raise
+        self._idleness.begin()
+
+    async def _end_idle(self) -> None:
+        idle_s = self.provider.config.idle_timeout_seconds
+        self.scope.blame(
+            SandboxLostError(
+                f"nothing ran in sandbox {self.name} for {idle_s:g} s, so it was removed: its model took longer, or "
+                "raise agentServer.sandbox.idleTimeoutSeconds"
+            )
+        )
+        await self.destroy()
 
     @override
     async def prepare(self) -> None:
@@ -176,7 +189,8 @@ class KubernetesSandbox(JoiningSandbox):
             raise SandboxLostError(f"sandbox {self.name} {'has been removed' if self._destroyed else 'never started'}")
         opened, way = asyncio.Event(), self.provider.exec
         try:
-            return await way.stream(self._pod, argv, stdin=stdin, stdout=stdout, stderr=stderr, opened=opened)
+            with self._idleness.busy():
+                return await way.stream(self._pod, argv, stdin=stdin, stdout=stdout, stderr=stderr, opened=opened)
         except asyncio.CancelledError:
             if not opened.is_set():
                 # The time that somebody gave the command was over before it began: a verifier's end would be scored.
@@ -188,6 +202,7 @@ class KubernetesSandbox(JoiningSandbox):
     async def destroy(self) -> None:
         """Delete the pod. A creation still in flight is awaited first: a cancelled request may well have created it."""
         is_first, self._destroyed = not self._destroyed, True
+        self._idleness.close()
         if not (is_first or self.left):
             return
         self.left = True

@@ -99,5 +99,5 @@ class SandboxSpec(Model):
     timeout_seconds: Seconds | None = None
     """Life of a sandbox. Unset: trial ceiling + 300 s; the documented 1800 s would end before any 5400 s agent."""
     idle_timeout_seconds: Seconds | None = None
-    """Life without activity; must be below `timeoutSeconds`. Checked, but not acted on yet: a sandbox ends with its
-    trial or after `timeoutSeconds`."""
+    """Life without a command, s; must be below `timeoutSeconds`. Unset: as long as its trial. Below the model's longest
+    reply it ends healthy trials, as `SandboxLost`, which train nothing."""
