@@ -38,12 +38,12 @@ class AgentServerSpec(Model):
     """
     environment_start_seconds: Seconds = 600
     """Hard cap on starting the sandbox, s. Default 600: pulling a large image to a cold node. Beyond it the trial
-    is lost.
+    is lost. A verifier's own sandbox has as much at most, of what start, setup and agent have left of their budgets.
     """
     agent_setup_seconds: Seconds = 360
     """Hard cap on installing the agent in the sandbox, s. Default 360, Harbor's own; `bash` installs nothing."""
     verifier_seconds: Seconds = 600
-    """Hard cap on the verifier, s. Default 600, Harbor's own. Beyond it there is no reward, which is never a zero."""
+    """Hard cap on the verifier, s. Default 600, Harbor's own. Beyond it the trial is graded 0 (`VerifierError`)."""
     cleanup_seconds: Seconds = 60
     """Hard cap on removing the sandbox, s; its slot is taken until then. Default 60: what a kubelet needs."""
     agent_name: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=TEXT)] = "bash"
