@@ -78,7 +78,7 @@ def create_app(
             metrics=metrics,
             servers=servers,
             admission=admission,
-            gateway=open_gateway(settings, gateway_door),
+            gateway=open_gateway(settings, gateway_door, metrics.refuse),
         ),
         docs_url=None,
         redoc_url=None,

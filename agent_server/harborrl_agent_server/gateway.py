@@ -7,7 +7,8 @@ import secrets
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import httpx
 import uvicorn
@@ -18,6 +19,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from harborrl_agent_server.errors import ModelEndpointError, StartupError
+from harborrl_agent_server.gateway_connections import Connections, GatewayProtocol
 from harborrl_agent_server.gateway_room import CONTEXT_EXCEEDED
 from harborrl_agent_server.gateway_session import EpisodeOver, ModelSession, SessionClosedError
 from harborrl_agent_server.gateway_upstream import Reply, TurnRefusedError
@@ -27,6 +29,10 @@ from harborrl_agent_server.listeners import BODY_SECONDS, Listener
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes: a whole conversation, sent anew with every turn."""
 
+MOST_VALUES = 2_000_000
+"""Of a body's JSON, roughly: the longest conversation has half as many commas, and 32 MiB of nothing but `{},` took the
+event loop a second and 900 MB."""
+
 AT_ONCE = 4
 """Requests of one trial: an agent has one, and whatever else runs in its sandbox may send them by the hundred. Each
 holds its body while it waits for its turn."""
@@ -34,15 +40,24 @@ holds its body while it waits for its turn."""
 REMEMBERED = 10_000
 """Tokens of ended trials that are still told from invented ones."""
 
+BACKLOG = 128
+"""Connections that are taken in one go, before any of them can be judged."""
+
 
 class Gateway:
     """The tokens of the trials that run, and the clients through which they reach their sessions."""
 
     def __init__(
-        self, new_client: Callable[[], httpx.AsyncClient], mark: str = "", *, remembered: int = REMEMBERED
+        self,
+        new_client: Callable[[], httpx.AsyncClient],
+        mark: str = "",
+        *,
+        remembered: int = REMEMBERED,
+        connections: Connections | None = None,
     ) -> None:
         """`new_client`: of one trial, which closes it. `mark`: what all tokens begin with."""
         self.new_client = new_client
+        self.connections = connections or Connections()
         self._mark = mark
         self._remembered = remembered
         self.address = ""
@@ -81,19 +96,25 @@ class Gateway:
             ]
         )
 
+    def _shown(self, request: Request) -> ModelSession:
+        token = request.path_params["token"]
+        session = self.session(token)
+        self.connections.knows(request.client, token)
+        return session
+
     async def _models(self, request: Request) -> Response:
         try:
-            model = self.session(request.path_params["token"]).upstream.model
+            model = self._shown(request).upstream.model
         except REFUSALS as error:
             return refused(error)
         return JSONResponse({"object": "list", "data": [{"id": model, "object": "model", "created": 0}]})
 
     async def _chat(self, request: Request) -> Response:
         try:
-            session = self.session(request.path_params["token"])
+            session = self._shown(request)
             with place_of(session):
-                asked = await asked_of(request)
-                reply = await while_connected(request, session.complete(asked))
+                body = await body_of(request, session)
+                asked, reply = await while_connected(request, turn(session, body))
         except REFUSALS as error:
             return refused(error)
         document = completed(reply.document, number=session.turns, model=session.upstream.model)
@@ -150,38 +171,59 @@ def place_of(session: ModelSession) -> Iterator[None]:
         session.pending -= 1
 
 
-async def asked_of(request: Request, limit_s: float = BODY_SECONDS) -> dict[str, Any]:
+async def body_of(request: Request, session: ModelSession, limit_s: float = BODY_SECONDS) -> bytes:
+    """Raises `BadRequestError`, and tells the session of it, for what does not come or does not end."""
     body = bytearray()
     try:
         async with asyncio.timeout(limit_s):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > BODY_LIMIT:
-                    raise BadRequestError(f"the body is larger than {BODY_LIMIT} bytes")
-        asked = from_json(bytes(body), allow_inf_nan=False)
+                    raise misheard(session, f"the body is larger than {BODY_LIMIT} bytes")
     except ClientDisconnect as error:
-        raise BadRequestError("the client left before its body was complete") from error
+        raise misheard(session, "the client left before its body was complete") from error
     except TimeoutError as error:
-        raise BadRequestError(f"the body was not complete within {limit_s:.0f} s") from error
-    except ValueError as error:
-        raise BadRequestError("the body is not JSON") from error
-    if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
-        raise BadRequestError("the body needs a list `messages`")
-    return asked
+        raise misheard(session, f"the body was not complete within {limit_s:.0f} s") from error
+    return bytes(body)
 
 
-async def while_connected(request: Request, work: Awaitable[Reply]) -> Reply:
-    """The reply; a client that hangs up, because its command was killed, takes its turn back."""
-    turn = asyncio.ensure_future(work)
+async def turn(session: ModelSession, body: bytes) -> tuple[dict[str, Any], Reply]:
+    """What was asked, and the answer; one body at a time is unpacked."""
+    async with session.reading:
+        asked = asked_of(body)
+        if asked is None:
+            raise misheard(session, "the body needs to be JSON with a list `messages`, of a conversation's size")
+        return asked, await session.complete(asked)
+
+
+def asked_of(body: bytes) -> dict[str, Any] | None:
+    """None for what is no chat completion."""
+    if sum(body.count(mark) for mark in (b",", b"{", b"[")) > MOST_VALUES:
+        return None
+    try:
+        asked = from_json(body, allow_inf_nan=False)
+    except ValueError:
+        return None
+    return asked if isinstance(asked, dict) and isinstance(asked.get("messages"), list) else None
+
+
+def misheard(session: ModelSession, what: str) -> BadRequestError:
+    session.misheard()
+    return BadRequestError(what)
+
+
+async def while_connected[Result](request: Request, work: Awaitable[Result]) -> Result:
+    """The result; a client that hangs up, because its command was killed, takes its turn back."""
+    working = asyncio.ensure_future(work)
     left = asyncio.ensure_future(request.receive())
     try:
-        await asyncio.wait({turn, left}, return_when=asyncio.FIRST_COMPLETED)
-        if not turn.done():
+        await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
             raise SessionClosedError("the client has left")
-        return turn.result()
+        return working.result()
     finally:
         left.cancel()
-        turn.cancel()
+        working.cancel()
 
 
 @contextlib.asynccontextmanager
@@ -189,7 +231,7 @@ async def listening(gateway: Gateway, door: socket.socket, advertised: str) -> A
     """Serve sandboxes on a port of their own: they must not reach `/run`."""
     gateway.address = address_of(door, advertised)
     try:
-        async with serving(gateway.app(), door):
+        async with serving(gateway.app(), door, gateway.connections):
             yield
     finally:
         gateway.address = ""
@@ -208,8 +250,18 @@ def address_of(listener: socket.socket, advertised: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+async def serving(app: Starlette, listener: socket.socket, connections: Connections) -> AsyncIterator[None]:
+    """No header says who somebody is (`proxy_headers`), and nothing but HTTP is spoken (`ws`)."""
+    config = uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", partial(GatewayProtocol, connections)),
+        ws="none",
+        proxy_headers=False,
+        log_level="warning",
+        access_log=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=1,
+    )
     server = Listener(config)
     task = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:

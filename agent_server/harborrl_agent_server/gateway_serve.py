@@ -2,11 +2,13 @@
 
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+from harborrl_agent_server.descriptors import allowed
 from harborrl_agent_server.endpoints import HostRules
 from harborrl_agent_server.gateway import Gateway, listening, opened, serving
 from harborrl_agent_server.gateway_connect import model_client
+from harborrl_agent_server.gateway_connections import Connections, Limits
 from harborrl_agent_server.settings import Settings
 
 IN_SANDBOX = frozenset({"mini-swe-agent"})
@@ -35,11 +37,17 @@ def entered(settings: Settings) -> socket.socket | None:
 
 
 @contextlib.asynccontextmanager
-async def open_gateway(settings: Settings, door: socket.socket | None = None) -> AsyncIterator[Gateway]:
-    """It listens only where an agent may need it; a worker's behind the dispatcher's, which tells them by token."""
+async def open_gateway(
+    settings: Settings, door: socket.socket | None = None, refused: Callable[[str], object] = lambda _: None
+) -> AsyncIterator[Gateway]:
+    """It listens only where an agent may need it; a worker's behind the dispatcher's, which tells them by token.
+
+    `refused` is told of each connection that is one too many.
+    """
     worker = settings.worker
     rules = host_rules(settings)
-    gateway = Gateway(lambda: model_client(rules), f"{worker.index}-" if worker else "")
+    connections = Connections(Limits.fitting(allowed()), refused)
+    gateway = Gateway(lambda: model_client(rules), f"{worker.index}-" if worker else "", connections=connections)
     if not needed(settings):
         yield gateway
     elif worker is not None:
@@ -47,7 +55,7 @@ async def open_gateway(settings: Settings, door: socket.socket | None = None) ->
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(worker.gateway_socket))
             gateway.address = worker.gateway
-            async with serving(gateway.app(), listener):
+            async with serving(gateway.app(), listener, connections):
                 yield gateway
     else:
         door = door or opened(listening_host(settings), settings.gateway_port)

@@ -14,7 +14,7 @@ from harborrl_agent_server.gateway_upstream import ContextLengthExceeded, Reply,
 from harborrl_agent_server.gateway_wire import assistants, overruled, upstream_body, verbatim
 
 REFUSALS = 10
-"""Turns of an agent in a sandbox that the session may refuse before its trial ends."""
+"""Requests from a sandbox that are none, or that the session refuses, before its trial ends: each may be large."""
 
 
 class EpisodeOver(Exception):  # noqa: N818 - a limit that was reached, and a normal end of a trial
@@ -78,6 +78,8 @@ class ModelSession:
         self._progress = progress
         self._warnings = warnings
         self._warned: set[str] = set()
+        self.reading = asyncio.Lock()
+        """Held from the body of a request to its answer: unpacked, a body takes many times its bytes."""
         self._turn = asyncio.Lock()
         self._served: list[dict[str, Any]] = []
         self._examples: int | None = None
@@ -158,13 +160,17 @@ class ModelSession:
 
         The policy must not choose to have its trial thrown away: its agent is told, and the trial counts.
         """
-        self._refusals += 1
         if not self.inside:
             return self._failed(ModelEndpointError(str(error)))
-        if self._refusals >= REFUSALS:
+        self.misheard()
+        return error
+
+    def misheard(self) -> None:
+        """The sandbox has sent what is no request, or none that the session takes."""
+        self._refusals += 1
+        if self._refusals >= REFUSALS and self.end is None:
             self.end = self._progress["end"] = ExitStatus.AGENT_ERROR
             self.over.set()
-        return error
 
     def _failed(self, error: ModelEndpointError) -> ModelEndpointError:
         self.failure = error

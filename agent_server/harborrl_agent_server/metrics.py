@@ -9,6 +9,9 @@ from harborrl_agent_server.contract import RunResponse
 SECONDS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 
 
+REFUSED = "harborrl_agent_gateway_refused_connections"
+
+
 class Metrics:
     """Own registry: several servers can live in one test process."""
 
@@ -32,6 +35,12 @@ class Metrics:
         self.loop_lag = Gauge(
             "harborrl_agent_loop_lag_seconds", "How late the event loop woke up last", registry=self.registry
         )
+        self._refused = Counter(
+            REFUSED, "Connections to the model gateway that were one too many", ["why"], registry=self.registry
+        )
+
+    def refuse(self, why: str) -> None:
+        self._refused.labels(why).inc()
 
     def observe(self, answer: RunResponse) -> None:
         self.trials.labels(answer.exit_status).inc()

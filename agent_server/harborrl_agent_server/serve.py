@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from harborrl_agent_server.admission import Admission
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.dashboard.serving import RunsSource, bound, redactor, showing
+from harborrl_agent_server.descriptors import raise_limit, too_few
 from harborrl_agent_server.doors import doors, held
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway_serve import entered
@@ -236,8 +237,9 @@ def run(settings: Settings, provider: SandboxProvider | None = None, beat: Beat 
     set_logging(settings)
     logging.getLogger("harbor.utils.logger").propagate = False  # every trial has its own trial.log
     LOG.info("%s", ladder(settings.budgets))
-    if said := too_short(settings):
-        LOG.warning("%s", said)
+    for said in (too_short(settings), too_few(raise_limit(), settings.max_concurrent)):
+        if said:
+            LOG.warning("%s", said)
     LOG.info(
         "%d slots, %s sandboxes, tasks in %s, trials in %s",
         settings.max_concurrent,

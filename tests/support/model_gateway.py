@@ -12,6 +12,7 @@ from harborrl_agent_server.endpoints import HostRules
 from harborrl_agent_server.gateway import Gateway, listening
 from harborrl_agent_server.gateway import opened as free_port
 from harborrl_agent_server.gateway_connect import model_client
+from harborrl_agent_server.gateway_connections import Connections
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from support.agent_http import Script, SessionServer, serving
 
@@ -39,7 +40,9 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk(script: Script, *, opened: bool = True, **upstream: Any) -> AsyncIterator[Desk]:
+async def desk(
+    script: Script, *, opened: bool = True, connections: Connections | None = None, **upstream: Any
+) -> AsyncIterator[Desk]:
     server = SessionServer(script)
     progress: dict[str, Any] = {}
     warnings: list[str] = []
@@ -48,7 +51,7 @@ async def desk(script: Script, *, opened: bool = True, **upstream: Any) -> Async
         model_client(HostRules(), httpx.AsyncHTTPTransport(verify=TLS)) as client,
         httpx.AsyncClient(timeout=60, verify=TLS) as http,
     ):
-        gateway = Gateway(lambda: client)
+        gateway = Gateway(lambda: client, connections=connections)
         access = Upstream(url=f"{session_url}/sessions/s1/v1", model="policy", **upstream)
         session = ModelSession(access, client, progress, warnings)
         if opened:

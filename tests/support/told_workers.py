@@ -14,6 +14,7 @@ from harborrl_agent_server.dispatch.telling import ROUTE, WIRE, Told
 from harborrl_agent_server.dispatch.watching import WorkersSource
 from harborrl_agent_server.dispatch.workers import Child, Workers
 from harborrl_agent_server.gateway import serving
+from harborrl_agent_server.gateway_connections import Connections
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.snapshot import RunView, Snapshot
 
@@ -65,7 +66,7 @@ class Crew:
         child.worker.socket.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(child.worker.socket))
-        await self._stacks[index].enter_async_context(serving(self.tellers[index].app(), listener))
+        await self._stacks[index].enter_async_context(serving(self.tellers[index].app(), listener, Connections()))
 
     async def kill(self, index: int) -> None:
         self.tellers[index].go_on.set()

@@ -20,7 +20,8 @@ from harborrl_agent_server.dispatch.choosing import request_of, worker_for, work
 from harborrl_agent_server.dispatch.gateway import gateway_app
 from harborrl_agent_server.dispatch.remains import sweep
 from harborrl_agent_server.dispatch.workers import Workers
-from harborrl_agent_server.gateway import BODY_LIMIT, Gateway, serving
+from harborrl_agent_server.gateway import BODY_LIMIT, Gateway, address_of, opened, serving
+from harborrl_agent_server.gateway_connections import Connections
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from harborrl_agent_server.metrics import Metrics
 from harborrl_agent_server.peers import Peers
@@ -134,9 +135,12 @@ async def front_of(gateway: Gateway, folder: Path) -> AsyncIterator[str]:
     gateway.address = "http://gateway"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(workers.children[1].worker.gateway_socket))
+    connections = Connections()
     try:
-        async with serving(gateway.app(), listener), agent_http.serving(gateway_app(workers)) as front:
-            yield front
+        with opened("127.0.0.1", 0) as door:
+            front = serving(gateway_app(workers, connections), door, connections)
+            async with serving(gateway.app(), listener, gateway.connections), front:
+                yield address_of(door, "127.0.0.1")
     finally:
         await workers.close()
 

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 from fastapi import HTTPException
@@ -15,7 +16,9 @@ from starlette.routing import Route
 
 from harborrl_agent_server.app import BODY_LIMIT, body_of
 from harborrl_agent_server.doors import doors
-from harborrl_agent_server.gateway import BadRequestError, asked_of
+from harborrl_agent_server.gateway import BadRequestError
+from harborrl_agent_server.gateway import body_of as gateway_body_of
+from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from harborrl_agent_server.listeners import Listener
 
 LOOK_SECONDS = 0.05
@@ -41,6 +44,10 @@ def asking(*, endless: bool) -> tuple[Request, list[int]]:
     return Request({"type": "http", "headers": []}, receive), read
 
 
+def nobodys_session() -> ModelSession:
+    return ModelSession(Upstream("http://nowhere/v1", "m"), httpx.AsyncClient(), {}, [])
+
+
 async def test_a_body_that_does_not_come_is_408_and_closes_its_connection() -> None:
     with pytest.raises(HTTPException) as told:
         await body_of(asking(endless=False)[0], limit_s=0.01)
@@ -57,7 +64,7 @@ async def test_a_body_without_end_is_413_and_not_read_for_ever() -> None:
 
 async def test_an_agents_body_that_does_not_come_is_no_request() -> None:
     with pytest.raises(BadRequestError, match="not complete within"):
-        await asked_of(asking(endless=False)[0], limit_s=0.01)
+        await gateway_body_of(asking(endless=False)[0], nobodys_session(), limit_s=0.01)
 
 
 @contextlib.asynccontextmanager

@@ -26,7 +26,7 @@ class Counters:
                 self._now[answer.worker] = [one for one in families if not merging.lasts(one)]
             elif answer.is_gone:
                 self._now.pop(answer.worker, None)
-        own = [one for one in merging.families(generate_latest(self._own.registry).decode()) if merging.is_worst(one)]
+        own = [one for one in merging.families(generate_latest(self._own.registry).decode()) if merging.is_own(one)]
         registry = CollectorRegistry()
         registry.register(Merged(merging.metrics([self._ledger.whole(), *self._now.values(), own])))
         return generate_latest(registry)

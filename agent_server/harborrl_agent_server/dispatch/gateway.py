@@ -14,12 +14,13 @@ from harborrl_agent_server.dispatch.forwarding import Forwarded
 from harborrl_agent_server.dispatch.workers import Workers
 from harborrl_agent_server.errors import ModelEndpointError
 from harborrl_agent_server.gateway import AT_ONCE, BadRequestError, UnknownTokenError, refused
+from harborrl_agent_server.gateway_connections import Connections
 
 LOOK = httpx.Timeout(20)
 """Seconds for a worker to know its token."""
 
 
-def gateway_app(workers: Workers) -> Starlette:
+def gateway_app(workers: Workers, connections: Connections) -> Starlette:
     """Each request's token is asked for before its body is read: any sandbox can send one, of 32 MiB."""
     by_number = {str(number): child.gateway for number, child in enumerate(workers.children)}
     reading: Counter[str] = Counter()
@@ -35,6 +36,7 @@ def gateway_app(workers: Workers) -> Starlette:
             return refused(ModelEndpointError(f"its worker is gone: {type(error).__name__}"))
         if known.status_code != httpx.codes.OK:
             return Response(known.content, known.status_code, media_type="application/json")
+        connections.knows(request.client, token)
         if reading[token] >= AT_ONCE:
             return refused(BadRequestError(f"{AT_ONCE} requests of this trial are under way"))
         reading[token] += 1

@@ -8,9 +8,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harborrl_agent_server.admission import Slots
 from harborrl_agent_server.contract import FlushResponse, Health, Warm
+from harborrl_agent_server.metrics import REFUSED
 
 WORST = frozenset({"harborrl_agent_loop_lag_seconds"})
 """Of these the largest value speaks for all."""
+
+OF_THE_DISPATCHER = WORST | {REFUSED}
+"""What it measures itself: all goes through it, and the gateway's port is its own."""
 
 OF_THE_POD = frozenset({"harborrl_agent_capacity"})
 """Each worker says the whole."""
@@ -90,8 +94,8 @@ def lasts(family: Metric) -> bool:
     return family.type in SUMS or family.name.endswith("_created")
 
 
-def is_worst(family: Metric) -> bool:
-    return family.name in WORST
+def is_own(family: Metric) -> bool:
+    return family.name in OF_THE_DISPATCHER
 
 
 def metrics(pages: Iterable[Sequence[Metric]]) -> list[Metric]:

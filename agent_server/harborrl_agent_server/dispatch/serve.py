@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from harborrl_agent_server.admission import Slots, Starts
 from harborrl_agent_server.dashboard.serving import bound, redactor, showing
+from harborrl_agent_server.descriptors import allowed, raise_limit, too_few
 from harborrl_agent_server.dispatch import remains
 from harborrl_agent_server.dispatch.app import create_app
 from harborrl_agent_server.dispatch.gateway import gateway_app
@@ -22,6 +23,7 @@ from harborrl_agent_server.dispatch.workers import Workers
 from harborrl_agent_server.doors import doors, held
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway import address_of, opened, serving
+from harborrl_agent_server.gateway_connections import Connections, Limits
 from harborrl_agent_server.gateway_serve import listening_host, needed
 from harborrl_agent_server.guard import Beat
 from harborrl_agent_server.lending import SLOTS, STARTS, Lender
@@ -38,6 +40,8 @@ def dispatch(settings: Settings, argv: Sequence[str], environ: Mapping[str, str]
     """`argv` and `environ` are what each worker is started with."""
     set_logging(settings)
     LOG.info("%d workers share %d slots", settings.workers, settings.max_concurrent)
+    if said := too_few(raise_limit(), settings.max_concurrent):
+        LOG.warning("%s", said)
     remains.sweep(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=remains.PREFIX) as folder:
         asyncio.run(leave_at_last(serve(settings, Path(folder), argv, environ, beat)))
@@ -62,11 +66,12 @@ async def serve(settings: Settings, folder: Path, argv: Sequence[str], environ: 
         workers = Workers(settings.workers, folder, argv, {**environ, GATEWAY: address})
         stack.push_async_callback(workers.close)
         slots = await stack.enter_async_context(lent(settings, workers, folder))
+        metrics = await stack.enter_async_context(timed())
         if listener is not None:
-            await stack.enter_async_context(serving(gateway_app(workers), listener))
+            connections = Connections(Limits.fitting(allowed()), metrics.refuse)
+            await stack.enter_async_context(serving(gateway_app(workers, connections), listener, connections))
         await started(workers, stopping)
         if not stopping.is_set():
-            metrics = await stack.enter_async_context(timed())
             peers, source = Peers(settings, client), WorkersSource(workers, slots, settings)
             app = create_app(settings, workers, peers, slots=slots, metrics=metrics, learn=redact.learn)
             show = showing(source, redact, settings, dashboard, app.version)
