@@ -36,9 +36,13 @@ def settings(folder: Path, name: str, **changes: object) -> Settings:
 
 
 async def opened(folder: Path, foreign: type = Foreign, **changes: object) -> HostedProvider:
-    provider = HostedProvider.from_settings(settings(folder, foreign.__name__, **changes))
+    provider = chosen(folder, foreign, **changes)
     await provider.open()
     return provider
+
+
+def chosen(folder: Path, foreign: type = Foreign, **changes: object) -> HostedProvider:
+    return HostedProvider.from_settings(settings(folder, foreign.__name__, **changes))
 
 
 @pytest.fixture
@@ -128,7 +132,7 @@ async def test_a_class_that_cannot_serve_is_refused_in_one_line(tmp_path: Path, 
 
 async def test_a_trial_earns_what_its_verifier_says(tasks: Path) -> None:
     async with stage(
-        tasks, replies("```sh\necho hello >greeting.txt\n```", "TASK_DONE"), provider=await opened(tasks)
+        tasks, replies("```sh\necho hello >greeting.txt\n```", "TASK_DONE"), provider=chosen(tasks)
     ) as server:
         answer = await server.run()
         written = (server.settings.trials_dir / answer["trial_name"] / "config.json").read_text()
@@ -138,7 +142,7 @@ async def test_a_trial_earns_what_its_verifier_says(tasks: Path) -> None:
 
 
 async def test_a_stop_that_fails_costs_no_reward(tasks: Path) -> None:
-    provider = await opened(tasks, StopFails)
+    provider = chosen(tasks, StopFails)
     async with stage(tasks, replies("```sh\necho hello >greeting.txt\n```", "TASK_DONE"), provider=provider) as server:
         answer = await server.run()
         assert (await server.health())["status"] == "degraded"
@@ -151,20 +155,20 @@ async def test_a_stop_that_fails_costs_no_reward(tasks: Path) -> None:
 
 
 async def test_a_sandbox_that_dies_is_no_zero(tasks: Path) -> None:
-    async with stage(tasks, replies("```sh\ndie-now\n```", "TASK_DONE"), provider=await opened(tasks, Dies)) as server:
+    async with stage(tasks, replies("```sh\ndie-now\n```", "TASK_DONE"), provider=chosen(tasks, Dies)) as server:
         answer = await server.run()
     assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxLost", True), answer
 
 
 async def test_a_download_that_fails_in_a_living_sandbox_is_the_verifiers_trouble(tasks: Path) -> None:
-    provider = await opened(tasks, foreign_sandboxes.DownloadFails)
+    provider = chosen(tasks, foreign_sandboxes.DownloadFails)
     async with stage(tasks, replies("TASK_DONE"), provider=provider) as server:
         answer = await server.run()
     assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0), answer
 
 
 async def test_a_mistake_in_the_class_is_no_zero(tasks: Path) -> None:
-    provider = await opened(tasks, foreign_sandboxes.Mistaken)
+    provider = chosen(tasks, foreign_sandboxes.Mistaken)
     async with stage(tasks, replies("TASK_DONE"), provider=provider) as server:
         answer = await server.run()
     assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxLost", True), answer

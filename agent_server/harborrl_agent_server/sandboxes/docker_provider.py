@@ -24,6 +24,7 @@ from harborrl_agent_server.sandboxes.docker_plan import (
     reason_of,
 )
 from harborrl_agent_server.sandboxes.docker_pulse import Pulse
+from harborrl_agent_server.sandboxes.once import Once
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
 
@@ -45,6 +46,7 @@ class DockerProvider:
         """Whether Harbor's filter for allow-lists works on the daemon's kernel; such tasks are refused otherwise."""
         self.pulse = Pulse(partial(self.engine.ask, "version", "--format", "{{.Server.Version}}"))
         self._beating: asyncio.Task[None] | None = None
+        self._once = Once()
         self._server = f"{settings.server_name}-{settings.port}"
         self._life = uuid4().hex[:12]
         self._pulls: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -64,6 +66,10 @@ class DockerProvider:
         return labels(self.settings.job, server=self._server, life=self._life, trial=run_id)
 
     async def open(self) -> None:
+        with self._once.opening():
+            await self._open()
+
+    async def _open(self) -> None:
         try:
             info = await self.engine.info()
             await self._compose_is_there()
@@ -122,6 +128,7 @@ class DockerProvider:
 
     async def close(self) -> None:
         """Each trial removes its own; this is for what was left."""
+        self._once.closed()
         if self._beating is not None:
             self._beating.cancel()
         if self.keeps:

@@ -11,6 +11,7 @@ from harbor.models.trial.config import EnvironmentConfig
 
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.sandboxes import hosted
+from harborrl_agent_server.sandboxes.once import Once
 from harborrl_agent_server.scope import Standing
 from harborrl_agent_server.settings import Settings
 
@@ -59,12 +60,17 @@ class HostedProvider:
     def __init__(self, settings: Settings, foreign: type[BaseEnvironment]) -> None:
         self.settings = settings
         self._foreign = foreign
+        self._once = Once()
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "HostedProvider":
         return cls(settings, environment_class(settings.sandbox))
 
     async def open(self) -> None:
+        with self._once.opening():
+            await self._open()
+
+    async def _open(self) -> None:
         check = asyncio.to_thread(self._foreign.preflight, dict(self.settings.sandbox_config))
         try:
             async with asyncio.timeout(PREFLIGHT_SECONDS):
@@ -76,6 +82,7 @@ class HostedProvider:
 
     async def close(self) -> None:
         """Nothing is shared: each sandbox ends with its trial."""
+        self._once.closed()
 
     async def standing(self) -> Standing:
         """Nobody starts another version of a server without a cluster."""

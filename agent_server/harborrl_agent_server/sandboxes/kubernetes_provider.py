@@ -19,6 +19,7 @@ from harborrl_agent_server.sandboxes.cluster_network import ClusterNetwork
 from harborrl_agent_server.sandboxes.creating import ColdAllocator, ColdLease
 from harborrl_agent_server.sandboxes.enforcement import Enforcement
 from harborrl_agent_server.sandboxes.images import SandboxConfig
+from harborrl_agent_server.sandboxes.once import Once
 from harborrl_agent_server.sandboxes.pins import ImagePins
 from harborrl_agent_server.sandboxes.pod_exec import PodExec
 from harborrl_agent_server.sandboxes.pods import labels_for, sandbox_pod
@@ -57,6 +58,7 @@ class KubernetesProvider:
         self.enforcement = Enforcement(self._probe, time.monotonic, ignored=settings.unsafe_ignore_network_policy)
         self.tools = ToolsVolume(config.tools.image)
         self.pins = ImagePins(enabled=config.allocator == "pods")
+        self._once = Once()
         self._cluster: Cluster | None = None
         self._exec: PodExec | None = None
         self._network: ClusterNetwork | None = None
@@ -103,6 +105,7 @@ class KubernetesProvider:
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
     async def open(self) -> None:
+        self._once.refuse_while_open()
         try:
             cluster = await Cluster.connect()
         except Exception as error:  # the client has no common base for what configuration and connection may raise
@@ -113,6 +116,10 @@ class KubernetesProvider:
 
     async def start(self, cluster: Cluster) -> None:
         """Over a connection that is closed with this."""
+        with self._once.opening():
+            await self._start(cluster)
+
+    async def _start(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._exec = PodExec(cluster, self.namespace)
         self._anchors = Anchors(
@@ -160,6 +167,7 @@ class KubernetesProvider:
         self._allocator = self._watch = self._anchors = self._belonging = self._exec = self._network = self._cluster = (
             None
         )
+        self._once.closed()
 
     async def standing(self) -> Standing:
         return await self._belonging.standing() if self._belonging is not None else Standing.UNKNOWN

@@ -27,6 +27,7 @@ from harborrl_agent_server.errors import (
 )
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.joining import JoiningSandbox
+from harborrl_agent_server.sandboxes.once import Once
 from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
 from harborrl_agent_server.sandboxes.spawner import NICENESS
 from harborrl_agent_server.sandboxes.streams import Sink
@@ -213,10 +214,18 @@ class LocalProvider:
     """Makes local sandboxes; refuses at start-up where they are not possible."""
 
     @cached_property
+    def _once(self) -> Once:
+        return Once()
+
+    @cached_property
     def spawner(self) -> Spawner:
         return Spawner(ENVIRONMENT)
 
     async def open(self) -> None:
+        with self._once.opening():
+            await self._open()
+
+    async def _open(self) -> None:
         sweep(Path(tempfile.gettempdir()), time.time())
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
         if missing:
@@ -238,6 +247,7 @@ class LocalProvider:
     async def close(self) -> None:
         """Each sandbox ends with its trial."""
         await self.spawner.close()
+        self._once.closed()
 
     async def standing(self) -> Standing:
         """Nobody starts another version of a server without a cluster."""
