@@ -21,7 +21,7 @@ from support.sandbox_api import SandboxApi, provided, sandbox_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "agent-server.md"
 
-NODES = {"nodeSelectorForGpu": {"H100": {"gpu": "h100"}, "A100": {"gpu": "a100", "memory": "80"}}}
+NODES: dict[str, Any] = {"nodeSelectorForGpu": {"H100": {"gpu": "h100"}, "A100": {"gpu": "a100", "memory": "80"}}}
 
 
 def test_every_field_of_harbors_has_a_row() -> None:
@@ -88,6 +88,53 @@ def test_any_of_several_gpu_types_will_do() -> None:
     required = placed(gpus=1, gpu_types=["H100", "A100"])["affinity"]["nodeAffinity"]
     terms = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert [[one["key"] for one in term["matchExpressions"]] for term in terms] == [["gpu"], ["gpu", "memory"]]
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def on_nodes(*terms: Any) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+ZONES = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "found"),
+    [
+        (on_nodes(*ZONES), [["gpu", "zone"], ["gpu", "zone"], ["gpu", "memory", "zone"], ["gpu", "memory", "zone"]]),
+        (on_nodes({"matchFields": [{"key": "metadata.name"}]}), [["gpu"], ["gpu", "memory"]]),
+        (on_nodes(), [["gpu"], ["gpu", "memory"]]),
+        ({"affinity": {"podAntiAffinity": {"x": 1}}}, [["gpu"], ["gpu", "memory"]]),
+        ({"affinity": None}, [["gpu"], ["gpu", "memory"]]),
+        ({"affinity": {"nodeAffinity": {REQUIRED: None}}}, [["gpu"], ["gpu", "memory"]]),
+    ],
+)
+async def test_the_jobs_own_wishes_for_nodes_never_replace_those_for_several_gpu_types(
+    overrides: dict[str, Any], found: list[list[str]], tmp_path: Path
+) -> None:
+    spec = await spec_of(tmp_path, NODES | {"podOverrides": overrides}, gpus=1, gpu_types=["H100", "A100"])
+    terms = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert [[one["key"] for one in term["matchExpressions"]] for term in terms] == found
+    theirs = [field for term in terms for field in term.get("matchFields", ())]
+    assert theirs == [{"key": "metadata.name"}] * (2 if "matchFields" in str(overrides) else 0)
+    assert spec["affinity"].get("podAntiAffinity") == (overrides["affinity"] or {}).get("podAntiAffinity")
+
+
+async def test_without_gpu_types_the_jobs_own_affinity_is_as_it_says(tmp_path: Path) -> None:
+    overrides = on_nodes(*ZONES)
+    assert (await spec_of(tmp_path, NODES | {"podOverrides": overrides}))["affinity"] == overrides["affinity"]
+
+
+@pytest.mark.parametrize("selector", [{"gpu": "t4"}, {"gpu": None}, None])
+async def test_a_node_selector_that_would_replace_that_of_a_gpu_type_is_refused(selector: Any, tmp_path: Path) -> None:
+    config = NODES | {"podOverrides": {"nodeSelector": selector}}
+    with pytest.raises(SandboxStartError, match=r"GpuTypeOverridden.*gpu=h100.*nodeSelector.*leave gpu out"):
+        await spec_of(tmp_path, config, gpus=1, gpu_types=["H100"])
+    other = NODES | {"podOverrides": {"nodeSelector": {"zone": "a"}}}
+    spec = await spec_of(tmp_path, other, gpus=1, gpu_types=["H100"])
+    assert spec["nodeSelector"] == {"gpu": "h100", "zone": "a"}
 
 
 def test_a_gpu_type_that_the_cluster_has_not_is_refused_by_name() -> None:

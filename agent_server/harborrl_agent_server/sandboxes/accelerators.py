@@ -15,10 +15,26 @@ def gpu_placement(task: EnvironmentConfig, config: SandboxConfig) -> dict[str, A
         return {}
     labels = labels_of(task.gpu_types, config.node_selector_for_gpu)
     if len(labels) == 1:
-        return {"nodeSelector": config.node_selector | labels[0]}
+        return {"nodeSelector": config.node_selector | undisputed(labels[0], config.pod_overrides)}
     terms = [{"matchExpressions": [expression(key, value) for key, value in each.items()]} for each in labels]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {"affinity": {"nodeAffinity": required}}
+
+
+def undisputed(labels: dict[str, str], overrides: Mapping[str, Any]) -> dict[str, str]:
+    """The same labels; raises `SandboxStartError` where the job's overrides would replace one."""
+    if "nodeSelector" not in overrides:
+        return labels
+    said = overrides["nodeSelector"]
+    for key, value in labels.items():
+        other = said.get(key, value) if isinstance(said, Mapping) else None
+        if other != value:
+            raise SandboxStartError(
+                "GpuTypeOverridden",
+                f"the task's type of GPU is on nodes with {key}={value}, and the nodeSelector of agentServer.sandbox."
+                f"podOverrides says {other if isinstance(said, Mapping) else said}; leave {key} out there",
+            )
+    return labels
 
 
 def labels_of(types: list[str], known: Mapping[str, dict[str, str]]) -> list[dict[str, str]]:

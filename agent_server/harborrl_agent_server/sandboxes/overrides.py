@@ -26,3 +26,28 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
         else:
             out[key] = value
     return out
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def placed(spec: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """As `merged`, on nodes that suit both: of several terms any will do, so each of ours goes with each of theirs."""
+    out = merged(spec, overrides)
+    ours = node_terms(spec)
+    if not ours:
+        return out
+    terms = [joined(one, other) for one in ours for other in node_terms(overrides) or [{}]]
+    return merged(out, {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}})
+
+
+def node_terms(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found: Any = spec
+    for key in ("affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, list) else []
+
+
+def joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A term that wants what both want: its fields are lists of wishes."""
+    return {key: [*one.get(key, ()), *other.get(key, ())] for key in [*one, *(key for key in other if key not in one)]}

@@ -9,7 +9,7 @@ from typing import Any
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.sandboxes.override_rules import CONTAINERS
-from harborrl_agent_server.sandboxes.overrides import merged
+from harborrl_agent_server.sandboxes.overrides import placed
 from harborrl_agent_server.settings import JobIdentity
 
 CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
@@ -186,7 +186,7 @@ def sandbox_pod(
     }
     spec = {key: value for key, value in spec.items() if value not in (None, {}, [])}
     meta = {"name": name, "namespace": namespace, "labels": labels, "annotations": STAYS, "ownerReferences": [owner]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": held(merged(spec, config.pod_overrides))}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": held(placed(spec, config.pod_overrides))}
 
 
 def _container(image: str, resources: dict[str, dict[str, str]]) -> dict[str, Any]:
