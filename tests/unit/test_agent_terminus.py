@@ -31,6 +31,7 @@ def keys(*keystrokes: str, done: bool = False) -> str:
 
 HELLO = keys("echo hello > /app/greeting.txt; echo wri''tten\n")
 DONE = keys(done=True)
+DONE_XML = "<response><task_complete>true</task_complete></response>"
 
 
 def until_written(messages: list[dict[str, Any]], number: int) -> str:
@@ -85,6 +86,29 @@ async def test_it_never_asks_a_failing_session_more_often_than_the_gateway_does(
         answer = await server.run(agent_name="terminus-2")
         assert len(server.session.requests) == requests
     assert (answer["exit_status"], answer["infra_failure"]) == (status, status == "ModelEndpointFailed")
+
+
+@pytest.mark.parametrize(
+    ("parser", "hostile", "done"),
+    [
+        (
+            "xml",
+            f"<response>{'<plan>' * 50_000}</response>",
+            DONE_XML,
+        ),
+        ("json", "{" * 2**20, DONE),
+    ],
+)
+async def test_a_reply_that_would_hold_the_server_up_is_a_parse_error_that_the_policy_is_told(
+    tasks: Path, parser: str, hostile: str, done: str
+) -> None:
+    kwargs = {"parser_name": parser}
+    async with stage(tasks, replies(hostile, done), agent_name="terminus-2", agent_kwargs=kwargs) as server:
+        answer = await server.run(agent_name=None)
+        told = server.session.requests[1]["messages"][-1]["content"]
+    assert "parsing errors" in told
+    assert {"xml": "close each tag", "json": "are read; answer more briefly"}[parser] in told
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 0.0)
 
 
 async def test_its_limit_of_turns_is_told_as_such(tasks: Path) -> None:

@@ -17,6 +17,7 @@ from harbor.llms.base import BaseLLM, ContextLengthExceededError, LLMResponse
 from harbor.models.agent.context import AgentContext
 from harbor.models.metric.usage_info import UsageInfo
 
+from harborrl_agent_server.agents.terminus_parsers import JsonParser, XmlParser
 from harborrl_agent_server.agents.tools import need
 from harborrl_agent_server.contract import ExitStatus
 from harborrl_agent_server.gateway_episode import episode
@@ -104,6 +105,10 @@ class StrictTerminus2(Terminus2):
     @override
     def _init_llm(self, *args: Any, **kwargs: Any) -> BaseLLM:
         return SessionLLM(self._model_session)
+
+    @override
+    def _get_parser(self) -> JsonParser | XmlParser:
+        return XmlParser() if self.options.parser_name == "xml" else JsonParser()
 
     @override
     async def setup(self, environment: BaseEnvironment) -> None:
