@@ -1,103 +1,51 @@
-"""A client program of this server, ended with the wait for it: one that hangs on its daemon must not stay.
-
-asyncio's `Process.wait()` returns only when the pipes are closed too: a background child that keeps one open would hold
-the exit code back. Here the exit counts, and output is read for a moment longer.
-"""
+"""A client program of this server, ended with the wait for it: one that hangs on its daemon must not stay."""
 
 import asyncio
 import contextlib
+from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
-from typing import IO, override
+from typing import IO
 
-from harborrl_agent_server.sandboxes.streams import CHUNK, Sink
-
-DRAIN_SECONDS = 0.3
+from harborrl_agent_server.sandboxes.pipes import Pipes
+from harborrl_agent_server.sandboxes.streams import Sink
 
 REAP_SECONDS = 1.0
-
-
-class _Protocol(asyncio.SubprocessProtocol):
-    def __init__(self, sinks: Mapping[int, Sink]) -> None:
-        self.sinks = sinks
-        self.exited = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.closed = asyncio.Event()
-        self.writable = asyncio.Event()
-        self.writable.set()
-        self.failure: Exception | None = None
-
-    @override
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if self.failure is not None:
-            return
-        try:
-            self.sinks[fd](data)
-        except Exception as error:  # noqa: BLE001 - the loop would only log it; `run` raises it
-            self.failure = error
-            self.exited.set()
-
-    @override
-    def process_exited(self) -> None:
-        self.gone.set()
-        self.exited.set()
-        self.writable.set()
-
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.closed.set()
-
-    @override
-    def pause_writing(self) -> None:
-        self.writable.clear()
-
-    @override
-    def resume_writing(self) -> None:
-        self.writable.set()
 
 
 async def run(
     argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None, stdout: Sink, stderr: Sink
 ) -> int:
     """Run a process to its exit and return its code, negative for a signal. What a sink raises ends the process."""
-    loop = asyncio.get_running_loop()
-    transport, protocol = await loop.subprocess_exec(
-        lambda: _Protocol({1: stdout, 2: stderr}),
-        *argv,
-        env=dict(env),
-        stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
-    )
+    pipes = Pipes(with_input=stdin is not None)
     try:
-        if stdin is not None:
-            await _feed(transport, protocol, stdin)
-        await protocol.exited.wait()
-        if protocol.failure is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_SECONDS):
-                    await protocol.closed.wait()
-        if protocol.failure is not None:
-            raise protocol.failure
-        code = transport.get_returncode()
-        if code is None:
-            raise RuntimeError(f"{argv[0]} ended without a code")
-        return code
+        given, out, err = pipes.theirs
+        process = await asyncio.create_subprocess_exec(*argv, env=dict(env), stdin=given, stdout=out, stderr=err)
+        pipes.given()
+        exiting = asyncio.ensure_future(process.wait())
+        try:
+            return await pipes.carry(stdin, (stdout, stderr), exit_of(exiting))
+        finally:
+            await ended(process, exiting)
     finally:
-        transport.close()
-        await _reaped(protocol)
+        pipes.close()
 
 
-async def _reaped(protocol: _Protocol) -> None:
-    """A process that was killed is waited for, so that it is no zombie of a loop that closes; one that hangs is not."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REAP_SECONDS):
-            await protocol.gone.wait()
+def exit_of(exiting: asyncio.Future[int]) -> asyncio.Future[int]:
+    """The same, as a future that may also end with what a sink raises."""
+    code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def tell(done: asyncio.Future[int]) -> None:
+        if not (done.cancelled() or code.done()):
+            code.set_result(done.result())
+
+    exiting.add_done_callback(tell)
+    return code
 
 
-async def _feed(transport: asyncio.SubprocessTransport, protocol: _Protocol, source: IO[bytes]) -> None:
-    """A process may end without reading all of its input; its exit code says whether that was right."""
-    pipe = transport.get_pipe_transport(0)
-    if not isinstance(pipe, asyncio.WriteTransport):
-        return
-    while not protocol.exited.is_set() and (data := source.read(CHUNK)):
-        pipe.write(data)
-        await protocol.writable.wait()
-    pipe.close()
+async def ended(process: Process, exiting: asyncio.Future[int]) -> None:
+    """A process that is killed is waited for, so that it is no zombie of a loop that closes; one that hangs is not."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await asyncio.wait({exiting}, timeout=REAP_SECONDS)
+    exiting.cancel()
