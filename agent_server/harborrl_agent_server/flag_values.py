@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 from pathlib import Path
 from typing import NoReturn, override
 
@@ -9,6 +10,13 @@ from harborrl_agent_server.errors import StartupError
 
 LONGEST_SECONDS = 10 * 365 * 86400
 """Ten years: what is longer is a slip of the hand, and sums of it are no numbers any more."""
+
+
+IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""`pkg.mod:Class`: any other environment or agent of Harbor's interface. Of the command line alone: no request names
+code."""
+
+OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 class Flags(argparse.ArgumentParser):
@@ -44,3 +52,10 @@ def something(text: str) -> str:
 
 def folder(text: str) -> Path:
     return Path(something(text))
+
+
+def own_agent(text: str) -> tuple[str, str]:
+    name, _, place = text.partition("=")
+    if not (OWN_NAME.fullmatch(name) and IMPORT_PATH.fullmatch(place)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=pkg.mod:Class, the name of a-z, 0-9 and hyphens")
+    return name, place

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from harborrl_agent_server.flag_values import Flags, folder, number, seconds, something
+from harborrl_agent_server.flag_values import Flags, folder, number, own_agent, seconds, something
 
 USAGE = """python -m harborrl_agent_server --trials-dir DIR [FLAG ...]
        python -m harborrl_agent_server images check|build [FLAG ...]"""
@@ -80,7 +80,9 @@ def add_agents(flags: Flags, agents: Sequence[str]) -> None:
     add = group.add
     add("--agent-name", "NAME", "agent of requests that name none", default="bash")
     add("--agent-kwargs", "JSON", "its options", default="{}")
-    add("--allowed-agents", "NAMES", "what a request may name, comma-separated", default=",".join(agents))
+    add("--agent", "NAME=CLASS", "an agent of your own, pkg.mod:Class; again for more", type=own_agent, action="append")
+    every = f"what a request may name, comma-separated; unset: {', '.join(agents)} and those of --agent"
+    add("--allowed-agents", "NAMES", every)
     group.switch("--allow-oracle", "let requests run the task's own solution, to check tasks (never for training)")
     rule = (
         "where sessions may be: names, *.names, addresses, CIDRs; none: not at metadata services nor, unless sandboxes "

@@ -21,8 +21,8 @@ def host_rules(settings: Settings) -> HostRules:
 
 
 def needed(settings: Settings) -> bool:
-    """Without an agent in sandboxes, these have nothing to reach."""
-    return not IN_SANDBOX.isdisjoint(settings.allowed_agents)
+    """Without an agent in sandboxes, or of somebody's own, nobody has anything to reach."""
+    return not (IN_SANDBOX | settings.own_agents.keys()).isdisjoint(settings.allowed_agents)
 
 
 def listening_host(settings: Settings) -> str:

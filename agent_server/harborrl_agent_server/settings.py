@@ -3,7 +3,6 @@
 import argparse
 import errno
 import os
-import re
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from pydantic_core import from_json
 
 from harborrl_agent_server.endpoints import HostRules
 from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.flag_values import IMPORT_PATH
 from harborrl_agent_server.flags import parser
 
 MOST_WORKERS = 64
@@ -28,9 +28,6 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Of a volume: no reason not to start, for a server that runs makes room by what it keeps."""
 
 SANDBOX_KINDS = ("kubernetes", "docker", "local")
-
-IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-"""`pkg.mod:Class`: any other environment of Harbor's interface. Of the command line alone: no request names code."""
 
 SEEN_BY_SANDBOXES = {"docker": "host.docker.internal"}
 """This server's own address inside them, where it runs in no pod."""
@@ -110,6 +107,8 @@ class Settings:
     agent_kwargs: dict[str, Any] = field(default_factory=dict)
     allowed_agents: tuple[str, ...] = AGENTS
     """Which agents a request may name."""
+    own_agents: Mapping[str, str] = field(default_factory=dict)
+    """Further ones, by name: `pkg.mod:Class` of a Harbor agent."""
     allowed_model_hosts: tuple[str, ...] = ()
     """Where sessions may be: names, `*.names`, addresses, CIDRs; empty: anywhere but metadata services."""
     workers: int = 1
@@ -231,10 +230,14 @@ def choices(settings: Settings) -> Iterator[str]:
 
 
 def agents(settings: Settings) -> Iterator[str]:
-    unknown = [name for name in settings.allowed_agents if name not in AGENTS]
+    taken = [name for name in settings.own_agents if name in (*AGENTS, "oracle")]
+    if taken:
+        yield f"--agent {taken[0]}: that is an agent of the server's; choose another name"
+    every = (*AGENTS, *settings.own_agents)
+    unknown = [name for name in settings.allowed_agents if name not in every]
     if unknown or not settings.allowed_agents:
-        yield f"--allowed-agents {', '.join(unknown) or '(none)'}: some of {', '.join(AGENTS)}"
-    known = (*AGENTS, "oracle") if settings.allow_oracle else AGENTS
+        yield f"--allowed-agents {', '.join(unknown) or '(none)'}: some of {', '.join(every)}"
+    known = (*every, "oracle") if settings.allow_oracle else every
     if settings.agent_name not in known:
         yield f"--agent-name {settings.agent_name!r}: one of {', '.join(known)}"
     elif settings.agent_name not in (*settings.allowed_agents, "oracle"):
@@ -281,8 +284,13 @@ def times(settings: Settings) -> Iterator[str]:
 
 def gateway_from(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, Any]:
     """What decides which agents run and how they reach their model."""
+    named = args.agent or []
+    own = dict(named)
+    if len(own) < len(named):
+        raise StartupError(f"--agent: of {', '.join(name for name, _ in named)} one is named twice; choose other names")
     return {
-        "allowed_agents": names(args.allowed_agents),
+        "own_agents": own,
+        "allowed_agents": (*AGENTS, *own) if args.allowed_agents is None else names(args.allowed_agents),
         "allowed_model_hosts": names(args.allowed_model_hosts),
         "gateway_port": args.gateway_port,
         "gateway_host": environ.get("POD_IP") or SEEN_BY_SANDBOXES.get(args.sandbox, "127.0.0.1"),

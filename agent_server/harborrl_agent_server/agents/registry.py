@@ -1,4 +1,4 @@
-"""Which agents a request may name. Never an import path: it would run any code that the image holds."""
+"""Which agents a request may name. Never an import path: only who starts the server says which code it runs."""
 
 import importlib
 from typing import Any
@@ -7,6 +7,7 @@ import httpx
 from harbor.agents.base import BaseAgent
 from harbor.models.trial.config import AgentConfig
 
+from harborrl_agent_server.agents import own
 from harborrl_agent_server.agents.tools import Part
 from harborrl_agent_server.contract import RunRequest
 from harborrl_agent_server.endpoints import checked_endpoint
@@ -29,8 +30,18 @@ TOOLS: dict[str, Part] = {"terminus-2": "terminal", "mini-swe-agent": "all"}
 
 
 async def prepare(settings: Settings) -> None:
-    """Load the server's own agent before anybody waits for it, and check its options; raises `StartupError`."""
-    place = PLACES.get(settings.agent_name)
+    """Load the server's own agent before anybody waits for it, and check its options; raises `StartupError`.
+
+    So are all agents that `--agent` names: what is wrong with one is said before a trial asks for it.
+    """
+    for name, import_path in settings.own_agents.items():
+        try:
+            found = await loaded(import_path)
+        except Exception as error:  # a module may raise anything while it is imported
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise StartupError(f"--agent {name}={import_path} cannot be imported ({said})") from error
+        own.take(name, import_path, found)
+    place = place_of(settings.agent_name, settings)
     if place is None:
         return
     agent = await loaded(place)
@@ -38,6 +49,11 @@ async def prepare(settings: Settings) -> None:
         agent.preflight(settings.agent_kwargs)
     except ValueError as error:
         raise StartupError(f"--agent-kwargs: {' '.join(str(error).split())}") from error
+
+
+def place_of(name: str, settings: Settings) -> str | None:
+    """Where its class is; None for an agent that asks no model."""
+    return own.place(name) if name in settings.own_agents else PLACES.get(name)
 
 
 LOADED: dict[str, type[BaseAgent]] = {}
@@ -66,11 +82,12 @@ def agent_config(request: RunRequest, settings: Settings) -> AgentConfig:
         "override_timeout_sec": settings.budgets.agent_timeout_s,
         "override_setup_timeout_sec": settings.budgets.agent_setup_s,
     }
-    if name not in PLACES:
+    place = place_of(name, settings)
+    if place is None:
         return AgentConfig(name=name, **timeouts)
     checked_endpoint(request.base_url, host_rules(settings))
     kwargs = settings.agent_kwargs if name == settings.agent_name else {}
-    return AgentConfig(import_path=PLACES[name], kwargs=dict(kwargs), **timeouts)
+    return AgentConfig(import_path=place, kwargs=dict(kwargs), **timeouts)
 
 
 def chosen(request: RunRequest, settings: Settings) -> str:
@@ -94,7 +111,7 @@ def model_session(
 ) -> ModelSession | None:
     """The session of a request's agent, closed until the agent's phase; None for agents that ask no model."""
     name = chosen(request, settings)
-    if name not in PLACES:
+    if place_of(name, settings) is None:
         return None
     upstream = Upstream(
         url=checked_endpoint(request.base_url, host_rules(settings)),
@@ -103,4 +120,4 @@ def model_session(
         max_seq_len=request.max_seq_len,
         api_key=request.api_key,
     )
-    return ModelSession(upstream, client, progress, warnings, inside=name in IN_SANDBOX)
+    return ModelSession(upstream, client, progress, warnings, inside=name in IN_SANDBOX or name in settings.own_agents)

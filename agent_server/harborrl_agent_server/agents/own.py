@@ -1,0 +1,68 @@
+"""Agents of classes that `--agent NAME=pkg.mod:Class` names: checked before anything listens, and under our rules.
+
+What such a class is told, and what counts as whose fault, is in docs/agent-server.md ("Agents of your own").
+"""
+
+import inspect
+from typing import Any, override
+
+from harbor.agents.base import BaseAgent
+from harbor.environments.base import BaseEnvironment
+from harbor.models.agent.context import AgentContext
+
+from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.gateway_episode import episode
+from harborrl_agent_server.scope import CURRENT
+
+CALLED = {"setup": ("environment",), "run": ("instruction", "environment", "context")}
+"""Of Harbor's interface, by name or in this order."""
+
+
+class Own(BaseAgent):
+    """Before the class of somebody else: opens the model for its phase, and ends it with the sequence."""
+
+    model_url: str
+    """While `run` lasts: an OpenAI base URL of this trial's model, which takes any key."""
+
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        scope = CURRENT.get()
+        session = scope.session()
+        if scope.gateway is None:
+            raise TypeError("this trial has no gateway")
+        with scope.gateway.admitted(session) as self.model_url:
+            self.model_name = session.upstream.model
+            try:
+                work = super().run(instruction, environment, context)  # type: ignore[safe-super] # the class behind this
+                await episode(session, work)
+            finally:
+                context.n_input_tokens = session.prompt_tokens
+                context.n_output_tokens = session.completion_tokens
+
+
+def attribute(name: str) -> str:
+    """Where in this module Harbor finds the agent of that name."""
+    return f"agent_{name}"
+
+
+def place(name: str) -> str:
+    return f"{__name__}:{attribute(name)}"
+
+
+def take(name: str, import_path: str, found: Any) -> type[BaseAgent]:
+    """Make the class an agent that trials may run; raises `StartupError` for what is no whole agent."""
+    said = f"--agent {name}={import_path}"
+    if not (inspect.isclass(found) and issubclass(found, BaseAgent)):
+        raise StartupError(f"{said} is no subclass of harbor.agents.base.BaseAgent")
+    if inspect.isabstract(found):
+        raise StartupError(f"{said} lacks {', '.join(sorted(found.__abstractmethods__))}: name a whole agent")
+    for method, arguments in CALLED.items():
+        if not inspect.iscoroutinefunction(getattr(found, method)):
+            raise StartupError(f"{said}: {method} is no coroutine, as Harbor's own is")
+        try:
+            inspect.signature(getattr(found, method)).bind(None, *arguments)
+        except TypeError as error:
+            raise StartupError(f"{said}: {method} does not take {', '.join(arguments)}: {error}") from error
+    made: type[BaseAgent] = type(f"Own{found.__name__}", (Own, found), {"__module__": __name__})
+    globals()[attribute(name)] = made
+    return made

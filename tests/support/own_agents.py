@@ -1,0 +1,70 @@
+"""Agents of somebody else's, as `--agent NAME=support.own_agents:Class` would name them."""
+
+from pathlib import Path
+from typing import Any, ClassVar, override
+
+import httpx
+from harbor.agents.base import BaseAgent
+from harbor.agents.options import AgentOptions
+from harbor.environments.base import BaseEnvironment
+from harbor.models.agent.context import AgentContext
+
+
+class Options(AgentOptions):
+    turns: int = 1
+
+
+class Asks(BaseAgent):
+    """Runs what the model says, word for word."""
+
+    options_model: ClassVar[type[AgentOptions] | None] = Options
+    model_url: str
+
+    @staticmethod
+    @override
+    def name() -> str:
+        return "asks"
+
+    @override
+    def version(self) -> str:
+        return "1"
+
+    @override
+    async def setup(self, environment: BaseEnvironment) -> None:
+        """Nothing to do."""
+
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": instruction}]
+        async with httpx.AsyncClient(base_url=self.model_url, timeout=60) as model:
+            for _ in range(self.options.turns):  # type: ignore[union-attr] # its own
+                answer = await model.post("/chat/completions", json={"model": self.model_name, "messages": messages})
+                answer.raise_for_status()
+                messages.append(answer.json()["choices"][0]["message"])
+                await environment.exec(messages[-1]["content"])
+        (Path(self.logs_dir) / "kept").write_text(str(len(messages)))
+
+
+class NeverAsks(Asks):
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        raise KeyError("a mistake of its own")
+
+
+class Unfinished(BaseAgent):
+    pass
+
+
+class Blocking(Asks):
+    @override
+    def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:  # type: ignore[override] # the mistake
+        """No coroutine."""
+
+
+class TakesLess(Asks):
+    @override
+    async def run(self, instruction: str) -> None:  # type: ignore[override] # the mistake
+        """Without the environment."""
+
+
+NO_CLASS = 3

@@ -1,0 +1,124 @@
+"""An agent of one's own, named on the command line: under the server's rules, and never named by a request."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harborrl_agent_server.agents.registry import prepare
+from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.gateway_serve import needed
+from harborrl_agent_server.settings import AGENTS, Settings, settings_from
+from support import own_agents
+from support.agent_http import completion, replies
+from support.agent_server import MARKS, Stage, stage
+
+pytestmark = MARKS
+
+PLACE = f"{own_agents.__name__}:Asks"
+
+
+def read(folder: Path, *flags: str) -> Settings:
+    return settings_from(["--trials-dir", str(folder), *flags], {"HARBOR_TASKS_DIR": str(folder)})
+
+
+def with_agent(name: str = "Asks", **changes: Any) -> dict[str, Any]:
+    own = {"mine": f"{own_agents.__name__}:{name}"}
+    return {"own_agents": own, "allowed_agents": (*AGENTS, "mine"), **changes}
+
+
+def test_it_is_named_once_and_allowed_unless_the_list_leaves_it_out(tmp_path: Path) -> None:
+    both = read(tmp_path, "--agent", f"mine={PLACE}", "--agent", f"other-1={PLACE}", "--agent-name", "mine")
+    assert both.own_agents == {"mine": PLACE, "other-1": PLACE}
+    assert both.allowed_agents == (*AGENTS, "mine", "other-1")
+    listed = read(tmp_path, "--agent", f"mine={PLACE}", "--allowed-agents", "bash")
+    assert listed.allowed_agents == ("bash",)
+    alone = read(tmp_path, "--agent", f"m={PLACE}", "--allowed-agents", "m", "--agent-name", "m")
+    assert (needed(listed), needed(alone)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--agent", PLACE], "is not NAME=pkg.mod:Class"),
+        (["--agent", "mine=support"], "is not NAME=pkg.mod:Class"),
+        (["--agent", f"Mine/..={PLACE}"], "is not NAME=pkg.mod:Class"),
+        (["--agent", f"bash={PLACE}"], "--agent bash: that is an agent of the server's"),
+        (["--agent", f"oracle={PLACE}"], "--agent oracle: that is an agent of the server's"),
+        (["--agent", f"a={PLACE}", "--agent", f"a={PLACE}"], "named twice"),
+        (["--agent", f"mine={PLACE}", "--allowed-agents", "bash", "--agent-name", "mine"], "leaves it out"),
+        (["--agent-name", "mine"], "--agent-name 'mine': one of"),
+    ],
+)
+def test_a_flag_that_names_none_is_one_line(flags: Sequence[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=said) as refused:
+        read(tmp_path, *flags)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("no.such.module:Agent", r"cannot be imported \(ModuleNotFoundError"),
+        ("support.own_agents:Nobody", r"cannot be imported \(AttributeError"),
+        ("support.own_agents:NO_CLASS", "is no subclass of harbor.agents.base.BaseAgent"),
+        ("pathlib:Path", "is no subclass of harbor.agents.base.BaseAgent"),
+        ("support.own_agents:Unfinished", "lacks name, run, setup, version: name a whole agent"),
+        ("support.own_agents:Blocking", "run is no coroutine"),
+        ("support.own_agents:TakesLess", "run does not take instruction, environment, context"),
+    ],
+)
+async def test_a_class_that_is_no_whole_agent_ends_the_server_at_its_start(
+    place: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StartupError, match=f"--agent mine={place}.*{said}") as refused:
+        await prepare(read(tmp_path, "--agent", f"mine={place}"))
+    assert "\n" not in str(refused.value)
+
+
+async def test_its_options_are_checked_at_the_start(tmp_path: Path) -> None:
+    flags = ["--agent", f"mine={PLACE}", "--agent-name", "mine", "--agent-kwargs"]
+    await prepare(read(tmp_path, *flags, '{"turns": 2}'))
+    with pytest.raises(StartupError, match=r"--agent-kwargs: .*turns"):
+        await prepare(read(tmp_path, *flags, '{"turns": "many"}'))
+
+
+async def trial(server: Stage, **asked: Any) -> dict[str, Any]:
+    await prepare(server.settings)
+    return await server.run(**{"agent_name": "mine", **asked})
+
+
+async def test_it_runs_a_trial_with_the_trainings_sampling_and_is_counted_and_graded(tasks: Path) -> None:
+    sampling = {"temperature": 0.5, "max_tokens": 9}
+    script = replies("echo hello > greeting.txt")
+    async with stage(tasks, script, **with_agent()) as server:
+        answer = await trial(server, sampling_params=sampling)
+        [request] = server.session.requests
+        kept = list(server.settings.trials_dir.glob("*/agent/kept"))
+    assert (answer["exit_status"], answer["reward"], len(kept)) == ("Submitted", 1.0, 1), answer
+    assert answer["agent_metrics"]["turns"] == 1
+    assert {key: request[key] for key in sampling} == sampling
+
+
+async def test_a_cut_reply_ends_it_as_every_other_agent(tasks: Path) -> None:
+    script = replies(completion("echo", finish_reason="length"))
+    async with stage(tasks, script, **with_agent()) as server:
+        answer = await trial(server)
+        assert len(server.session.requests) == 1
+    assert answer["exit_status"] == "SequenceLengthLimitExceeded"
+
+
+async def test_one_that_fails_before_the_policy_had_a_turn_is_no_zero_of_the_policys(tasks: Path) -> None:
+    async with stage(tasks, replies("true"), **with_agent("NeverAsks")) as server:
+        answer = await trial(server)
+    assert (answer["exit_status"], answer["infra_failure"]) == ("ModelEndpointFailed", True)
+    assert "a mistake of its own" in answer["message"]
+
+
+@pytest.mark.parametrize("name", [PLACE, "harborrl_agent_server.agents.own:agent_mine", "agent_mine", "asks", "other"])
+async def test_no_request_names_a_class_nor_what_was_not_allowed(tasks: Path, name: str) -> None:
+    async with stage(tasks, replies("true"), **with_agent()) as server:
+        answer = await trial(server, agent_name=name)
+        assert server.session.requests == []
+    assert answer["exit_status"] == "InvalidAgent"
