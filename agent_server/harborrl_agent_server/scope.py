@@ -12,6 +12,7 @@ from harborrl_agent_server.agents.tools import Part
 from harborrl_agent_server.gateway import Gateway
 from harborrl_agent_server.gateway_session import ModelSession
 from harborrl_agent_server.spending import Spending
+from harborrl_agent_server.task_users import Users
 
 
 class Sandbox(Protocol):
@@ -82,6 +83,8 @@ class TrialScope:
     """Lets an agent inside the sandbox reach `model`."""
     tools: Part | None = None
     """What of the tools bundle the agent needs."""
+    users: Users = field(default_factory=Users)
+    """As whom the task's commands run."""
     sandboxes: list[Sandbox] = field(default_factory=list)
     """The agent's, and behind it those that its verifiers had for themselves."""
     ready: set[Sandbox] = field(default_factory=set)

@@ -32,6 +32,7 @@ from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 from harborrl_agent_server.sessions import RECORD, trial_name
 from harborrl_agent_server.settings import Settings
 from harborrl_agent_server.spending import Spending
+from harborrl_agent_server.task_users import users_of
 from harborrl_agent_server.volumes import read
 
 LOG = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class TrialRun:
         self.result: TrialResult | None = None
         self._entered = entered
         self._given_up = False
+        scope.users = users_of(trial.task.config)
 
     @classmethod
     async def create(

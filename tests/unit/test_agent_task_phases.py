@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harbor.models.task.config import TaskConfig
 
 from harborrl_agent_server.serve import keep_own_secret
+from harborrl_agent_server.task_users import Users, users_of
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
@@ -40,6 +42,30 @@ async def test_what_the_agent_or_the_sandbox_cannot_be_ends_the_trial_before_the
         True,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        '[agent]\nuser = "nobody-here"',
+        '[verifier]\nuser = "nobody-here"',
+        '[agent]\nuser = "x; echo"',
+        '[verifier]\nuser = "nobody-here"\nenvironment_mode = "separate"',
+    ],
+)
+async def test_a_user_whom_the_image_does_not_have_is_no_zero_of_the_policys(toml: str, tmp_path: Path) -> None:
+    ended = await answer(tmp_path, toml=toml)
+    assert (ended["infra_failure"], "the users that task.toml names" in ended["message"]) == (True, True)
+    assert "SandboxStartError" in ended["exception_type"]
+
+
+async def test_a_verifiers_user_need_not_be_where_the_agent_acts() -> None:
+    task = TaskConfig.model_validate_toml(
+        '[agent]\nuser = 7\n[verifier]\nuser = "grader"\nenvironment_mode = "separate"\n[environment]\n'
+    )
+    assert users_of(task) == Users(agents=(7,), verifiers=("grader",))
+    shared = task.model_copy(update={"verifier": task.verifier.model_copy(update={"environment_mode": None})})
+    assert users_of(shared) == Users(agents=(7, "grader"))
 
 
 async def test_a_healthcheck_that_passes_lets_the_trial_begin(tmp_path: Path) -> None:

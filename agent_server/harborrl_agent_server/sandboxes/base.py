@@ -57,6 +57,7 @@ class ShellSandbox(BaseEnvironment):
         super().__init__(*args, **kwargs)
         self._stopped = False
         self.scope = CURRENT.get()
+        self.is_verifiers_own = bool(self.scope.sandboxes)
         self.scope.sandboxes.append(self)
 
     @property
@@ -109,8 +110,9 @@ class ShellSandbox(BaseEnvironment):
         self.scope.ready.add(self)
 
     def folders(self) -> str:
-        """Shell text that makes the folders which Harbor and the task count on."""
-        return commands.prepare(self.task_env_config.workdir, self._mount_targets(writable_only=True))
+        """Shell text that makes the folders which Harbor and the task count on, and fails without the task's users."""
+        users = self.scope.users.verifiers if self.is_verifiers_own else self.scope.users.agents
+        return commands.prepare(self.task_env_config.workdir, self._mount_targets(writable_only=True), users)
 
     async def prepare(self) -> None:
         """Run `folders` in the booted sandbox; raises `SandboxStartError` for an image in which that cannot be."""

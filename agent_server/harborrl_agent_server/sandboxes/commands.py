@@ -74,13 +74,15 @@ then, `sleep` say, might be the agent's, and write the reward while the verifier
 """
 
 
-NEEDS = "the image needs /bin/sh, tar and a writable /"
+NEEDS = (
+    "the image needs /bin/sh, tar, a writable / and the users that task.toml names (with su, or setpriv for a number)"
+)
 
 
-def prepare(workdir: str | None, shared: Sequence[str]) -> str:
-    """Fails in an image without tar; makes the folders that Harbor and the task count on."""
+def prepare(workdir: str | None, shared: Sequence[str], users: Sequence[str | int] = ()) -> str:
+    """Fails in an image without tar, or without a user of the task's; makes the folders that both count on."""
     tar = "command -v tar >/dev/null 2>&1 || { echo 'tar: not found' >&2; exit 127; }"
-    return f"{tar}; {folders(workdir, shared)}"
+    return "; ".join([tar, *(f"({as_user(user, '-c :')}) || exit 125" for user in users), folders(workdir, shared)])
 
 
 def folders(workdir: str | None, shared: Sequence[str]) -> str:
@@ -99,11 +101,15 @@ def script(run: str, *, cwd: str | None, env: Mapping[str, str] | None, user: st
         lines.append(f"cd {shlex.quote(cwd)} || exit 126")
     if user is None or str(user) in {"root", "0"}:
         lines.append(f"if [ -x /bin/bash ]; then exec /bin/bash {run}; fi\nexec /bin/sh {run}")
-    elif str(user).isdecimal():
-        lines.append(f"exec setpriv --reuid={user} --regid={user} --clear-groups /bin/sh {run}")
     else:
-        lines.append(f"exec su -s /bin/sh {shlex.quote(str(user))} -c {shlex.quote(f'/bin/sh {run}')}")
+        lines.append(as_user(user, run))
     return "\n".join(lines)
+
+
+def as_user(user: str | int, run: str) -> str:
+    if str(user).isdecimal():
+        return f"exec setpriv --reuid={user} --regid={user} --clear-groups /bin/sh {run}"
+    return f"exec su -s /bin/sh {shlex.quote(str(user))} -c {shlex.quote(f'/bin/sh {run}')}"
 
 
 def fits_argument(text: str) -> bool:

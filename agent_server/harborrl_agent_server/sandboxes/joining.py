@@ -28,7 +28,6 @@ from harborrl_agent_server.sandboxes.base import (
 from harborrl_agent_server.sandboxes.seals import Seal
 from harborrl_agent_server.sandboxes.staging import Stage, Upload
 from harborrl_agent_server.sandboxes.streams import Capture, FileSink, TransferTooLargeError
-from harborrl_agent_server.scope import CURRENT
 from harborrl_agent_server.threads import in_thread
 
 PATHS = EnvironmentPaths()
@@ -53,9 +52,8 @@ class JoiningSandbox(ShellSandbox):
     """Whether a command that ends every process can go on afterwards."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        is_verifiers_own = bool(CURRENT.get().sandboxes)
         super().__init__(*args, **kwargs)
-        self._joins = is_verifiers_own
+        self._joins = self.is_verifiers_own
         self._stage = Stage()
         self._fetched = fetching.Fetched()
 
