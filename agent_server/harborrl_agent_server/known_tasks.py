@@ -35,6 +35,9 @@ READ_HERE = FILES | {"environment", "solution", "steps"}
 READ_TOO = frozenset({"README.md", ".gitignore", ".harborignore", "test.sh"})
 """Names that are read to tell one state of a task from another; their content goes nowhere."""
 
+LONGEST_VALUE = 64 * 1024
+"""Bytes of one variable. Linux takes 128 KiB for a word of a command line, on which they go with their command."""
+
 State = tuple[tuple[str, int, int, int], ...]
 """Of each name below a directory: size, and when content and inode were changed, in nanoseconds."""
 
@@ -69,7 +72,7 @@ class Unlinked(Filter):  # type: ignore[misc] # dirhash has no types
 class KnownTask(Task):
     def __init__(self, task_dir: Path) -> None:
         super().__init__(task_dir)
-        refuse_times(self.config.model_dump())
+        refuse_values(self.config.model_dump())
         self.file_filter = KnownFilter(self.task_dir)
         self._checksum: str = dirhash(self.task_dir, "sha256", filter_=Unlinked(self.file_filter))
 
@@ -127,12 +130,16 @@ def refuse_special(path: Path, mode: int) -> None:
         raise ValueError(f"{path} is a pipe, a socket or a device; a task holds files, folders and links")
 
 
-def refuse_times(document: Mapping[str, Any]) -> None:
-    """Raises `ValueError` for a time in which nothing can be done.
+def refuse_values(document: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for a time in which nothing can be done, and for text that no process can be given.
 
     TOML knows NaN, and asyncio's clock does not: one time-out of it holds up those of all other trials.
     """
     for name, value in named(document):
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError(f"{name} holds a NUL, which no command and no variable can")
+        if isinstance(value, str) and ".env." in f".{name}" and len(value.encode(errors="replace")) > LONGEST_VALUE:
+            raise ValueError(f"{name} is longer than {LONGEST_VALUE} bytes; put it into a file of the task")
         if isinstance(value, float) and math.isnan(value):
             raise ValueError(f"{name} = nan: no number; write one, or leave the field out")
         if name.endswith("timeout_sec") and not name.startswith("agent.") and value is not None and value <= 0:

@@ -108,6 +108,11 @@ class SandboxSuite:
         assert len(text) < OUTPUT_LIMIT + 100
         assert "bytes omitted" in text
 
+    async def test_more_variables_than_a_command_line_holds_come_with_it(self, sandbox: ShellSandbox) -> None:
+        many = {f"V{number}": "x" * 20_000 for number in range(20)}
+        result = await sandbox.exec('echo "${#V0} ${#V19}"', env=many)
+        assert (result.return_code, result.stdout) == (0, "20000 20000\n")
+
     async def test_a_command_that_takes_too_long_is_gone(self, sandbox: ShellSandbox) -> None:
         result = await sandbox.exec("echo begun; sleep 7654 & sleep 7655", timeout_sec=3)
         assert (result.return_code, result.stdout) == (124, "begun\n")

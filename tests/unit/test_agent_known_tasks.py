@@ -101,6 +101,23 @@ def test_a_time_that_is_none_is_refused_with_its_field(tasks: Path, toml: str, s
         KnownTasks().task(tasks / "odd")
 
 
+@pytest.mark.parametrize(
+    ("environment", "toml", "said"),
+    [
+        ('workdir = "/app"\nenv = {A = "x\\u0000y"}', "", "environment.env.A holds a NUL"),
+        ('workdir = "/a\\u0000b"', "", "environment.workdir holds a NUL"),
+        ('env = {A = "' + "x" * 70_000 + '"}', "", "environment.env.A is longer than 65536 bytes"),
+        ("", '[verifier.env]\nB = "' + "x" * 70_000 + '"', "verifier.env.B is longer than 65536 bytes"),
+    ],
+)
+def test_text_that_no_process_can_be_given_is_refused_with_its_field(
+    tasks: Path, environment: str, toml: str, said: str
+) -> None:
+    write_task(tasks, "odd", environment=environment, toml=toml)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        KnownTasks().task(tasks / "odd")
+
+
 def test_a_limit_that_is_endless_is_left_to_the_servers_own(tasks: Path) -> None:
     write_task(tasks, "endless", toml="[agent]\ntimeout_sec = 0\n[verifier]\ntimeout_sec = inf")
     assert KnownTasks().task(tasks / "endless").config.verifier.timeout_sec == float("inf")

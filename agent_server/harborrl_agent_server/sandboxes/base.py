@@ -174,6 +174,9 @@ class ShellSandbox(BaseEnvironment):
                 await self._write(f"{token}.sh", command.encode(errors="replace"))
                 how = commands.from_file(f"{token}.sh")
                 text = commands.script(how, cwd=directory, env=merged, user=runs_as)
+            if not commands.fits_argument(text):  # for the variables alone
+                await self._write(f"{token}.env", text.encode(errors="replace"))
+                return await carry_out([commands.SHELL, f"{token}.env"], f"{token}.pid")
             return await carry_out([commands.SHELL, "-c", text], f"{token}.pid")
 
         return await self._faults_noted(run)
