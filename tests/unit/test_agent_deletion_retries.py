@@ -97,12 +97,14 @@ async def test_a_sandbox_that_was_never_asked_for_is_not_deleted(sandbox: Kubern
     assert (pods_of(sandbox).deletions, sandbox.left) == (0, False)
 
 
-async def test_a_restarted_server_deletes_the_pods_that_its_selector_finds(sandbox: KubernetesSandbox) -> None:
+async def test_a_restarted_server_deletes_the_pods_that_its_selector_finds(
+    sandbox: KubernetesSandbox, tmp_path: Path
+) -> None:
     start, pods = await begin(sandbox), pods_of(sandbox)
     pods.creating.set()
     await cancel(start)
-    await sandbox.provider.start(pods)
-    assert pods.pods == []
+    async with provided(pods, tmp_path):
+        assert pods.pods == []
 
 
 def test_the_selector_of_a_sweep_names_the_pod_and_the_job(tmp_path: Path) -> None:
