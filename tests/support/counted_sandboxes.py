@@ -1,4 +1,4 @@
-"""A local sandbox that remembers what entered it, and one whose way breaks once the tests have ended."""
+"""A local sandbox that remembers what entered it, one that takes little, and one whose way breaks behind the tests."""
 
 from typing import IO, override
 
@@ -15,6 +15,10 @@ class Counted(LocalSandbox):
     async def stream(self, argv: list[str], *, stdin: IO[bytes] | None, stdout: Sink, stderr: Sink) -> int:
         Counted.entered.append(argv)
         return await super().stream(argv, stdin=stdin, stdout=stdout, stderr=stderr)
+
+
+class TakesLittle(Counted):
+    transfer_limit = 4 * 1024 * 1024
 
 
 class BreaksBehindTests(Counted):

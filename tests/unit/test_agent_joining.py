@@ -18,7 +18,7 @@ from harborrl_agent_server.sandboxes.staging import Stage
 from support.agent_http import eventually, replies
 from support.agent_server import MARKS, CustomProvider, stage
 from support.agent_tasks import write_task
-from support.counted_sandboxes import BreaksBehindTests, Counted
+from support.counted_sandboxes import BreaksBehindTests, Counted, TakesLittle
 from support.sandbox_suite import started
 
 pytestmark = MARKS
@@ -67,6 +67,27 @@ async def test_what_is_too_large_to_come_together_comes_alone(tmp_path: Path) ->
     assert answer["reward"] == 1.0
     assert (directory / "artifacts/logs/artifacts/out").stat().st_size == 3_000_000
     assert (directory / "verifier" / "test-stdout.txt").stat().st_size == 3_000_000
+
+
+FLOODS = [
+    pytest.param("head -c 9000000 /dev/zero", id="one long output"),
+    pytest.param("head -c 9000000 /dev/zero >/logs/verifier/more", id="a large file"),
+    pytest.param("truncate -s 50G /logs/verifier/hole", id="a file of holes"),
+]
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_a_verifier_that_writes_without_measure_is_believed_all_the_same(tmp_path: Path, flood: str) -> None:
+    verify = f"{flood}; echo '{{\"reward\": 0.5}}' >/logs/verifier/reward.json"
+    answer, directory = await trial(tmp_path, sandbox=TakesLittle, verify=verify)
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 0.5)
+    assert "the reward alone was kept" in " ".join(answer["warnings"])
+    assert (directory / "verifier" / "reward.json").exists()
+
+
+async def test_a_verifier_that_writes_without_measure_and_no_reward_has_failed(tmp_path: Path) -> None:
+    answer, _ = await trial(tmp_path, sandbox=TakesLittle, verify="head -c 9000000 /dev/zero")
+    assert (answer["exit_status"], answer["reward"]) == ("VerifierError", 0.0)
 
 
 async def test_logs_that_cannot_go_back_cost_no_grading(tmp_path: Path) -> None:

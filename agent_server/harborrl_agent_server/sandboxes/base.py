@@ -22,7 +22,7 @@ from harborrl_agent_server.errors import (
     is_host_fault,
 )
 from harborrl_agent_server.sandboxes import archives, commands
-from harborrl_agent_server.sandboxes.streams import CHUNK, Capture, FileSink, Sink
+from harborrl_agent_server.sandboxes.streams import CHUNK, Capture, FileSink, Sink, TransferTooLargeError
 from harborrl_agent_server.scope import CURRENT
 from harborrl_agent_server.spending import SAY_SECONDS
 from harborrl_agent_server.threads import in_thread
@@ -46,6 +46,8 @@ class ShellSandbox(BaseEnvironment):
 
     A subclass boots and removes it and carries one command's bytes; everything else is here.
     """
+
+    transfer_limit = TRANSFER_LIMIT
 
     transfer_s = TRANSFER_SECONDS
     """A transfer that stands still so long in a sandbox which answers has been seen to by the agent."""
@@ -280,10 +282,19 @@ class ShellSandbox(BaseEnvironment):
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        """Of a verifier's logs that are too large its reward: an output without measure is no verdict."""
+        try:
+            await self._download_packed(source_dir, commands.PACK, Path(target_dir))
+        except TransferTooLargeError as error:
+            if source_dir != commands.VERDICT:
+                raise
+            await self._download_packed(source_dir, commands.PACK_REWARDS, Path(target_dir))
+            self.scope.warnings.append(f"{source_dir}: the reward alone was kept, for {error}")
+
+    async def _download_packed(self, source_dir: str, pack: str, target: Path) -> None:
         with tempfile.TemporaryFile() as file:
-            pack = f"export LC_ALL=C; exec tar -cf - -C {shlex.quote(source_dir)} ."
-            await self._download([commands.SHELL, "-c", pack], file)
-            refused = await in_thread(archives.unpack, file, Path(target_dir), limit=TRANSFER_LIMIT)
+            await self._download([commands.SHELL, "-c", pack, "harborrl", source_dir], file)
+            refused = await in_thread(archives.unpack, file, target, limit=self.transfer_limit)
         self._warn_of(source_dir, refused)
 
     def _warn_of(self, source_dir: str, refused: list[str]) -> None:
@@ -294,7 +305,7 @@ class ShellSandbox(BaseEnvironment):
         async def receive() -> None:
             file.seek(0)
             file.truncate()
-            sink = FileSink(file, TRANSFER_LIMIT)
+            sink = FileSink(file, self.transfer_limit)
             await self._carry(argv, stdout=sink, excused=archives.only_changed)
 
         await self._faults_noted(lambda: self._twice(receive))

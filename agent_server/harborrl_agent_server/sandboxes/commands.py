@@ -28,6 +28,17 @@ KILL = (
 
 REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
 
+VERDICT = "/logs/verifier"
+
+PACK = 'export LC_ALL=C; exec tar -cf - -C "$1" .'
+"""$1: a folder."""
+
+PACK_REWARDS = (
+    'export LC_ALL=C; cd "$1" || exit 1; set --; '
+    'for f in reward.txt reward.json; do [ -f "$f" ] && set -- "$@" "./$f"; done; exec tar -cf - "$@"'
+)
+"""As PACK, of what Harbor's verifier reads and of nothing else."""
+
 CLEARED = (
     "{ [ -e /tests ] || [ -L /tests ]; } && rm -rf /tests; "
     f'for f in {" ".join(REWARDS)}; do [ -f "$f" ] && {{ true >"$f"; }} 2>/dev/null; done; :'

@@ -22,7 +22,6 @@ from harborrl_agent_server.sandboxes import archives, fetching
 from harborrl_agent_server.sandboxes.base import (
     KILL_SECONDS,
     OUTPUT_LIMIT,
-    TRANSFER_LIMIT,
     ShellSandbox,
 )
 from harborrl_agent_server.sandboxes.seals import Seal
@@ -167,7 +166,7 @@ class JoiningSandbox(ShellSandbox):
         if archive is None:
             await super().download_dir(source_dir, target_dir)
             return
-        refused = await in_thread(archives.unpack, io.BytesIO(archive), Path(target_dir), limit=TRANSFER_LIMIT)
+        refused = await in_thread(archives.unpack, io.BytesIO(archive), Path(target_dir), limit=self.transfer_limit)
         self._warn_of(source_dir, refused)
 
     @override
