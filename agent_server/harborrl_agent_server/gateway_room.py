@@ -17,6 +17,7 @@ REFUSING = frozenset({400, 413, 422})
 
 WORDS = re.compile(
     r"(?:Value ?[Ee]rror[:,] )?"
+    r"(?:'max_tokens' or 'max_completion_tokens' is too large: \d+\. )?"  # vLLM, of prompt and completion together
     r"(?:The input \(\d+ tokens\) is longer than the model's context length"
     r"|Requested token count exceeds the model's maximum context length"
     r"|Input length \(\d+ tokens\) exceeds the maximum allowed length"

@@ -36,6 +36,12 @@ def test_of_what_was_recorded_only_a_prompt_beyond_the_context_is_full(seen: dic
         of_sglang("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),
         {"error": of_sglang("The decoder prompt (length 5000) is longer than the maximum model length of 4096.")},
         {"error": of_sglang(f"Value error, {FULL}")},
+        {
+            "error": of_sglang(
+                "'max_tokens' or 'max_completion_tokens' is too large: 512. This model's maximum context length is "
+                "4096 tokens and your request has 3900 input tokens (512 > 4096 - 3900)."
+            )
+        },
         {"error": {"message": "no", "code": "context_length_exceeded"}},
         {"error": {"message": "no", "type": "context_length_exceeded"}},
         {"code": "context_length_exceeded", "message": "no"},
