@@ -103,11 +103,18 @@ class TrialRun:
         self._tell_phases()
         try:
             self.result = await self.trial.run()
-            return self.result
+        except Exception as error:
+            seen = self._seen()
+            if seen is None or seen.verifier_result is None:
+                raise
+            LOG.warning("trial %s was graded, and its end failed: %s", self.name, error)
+            self.scope.warnings.append(f"after grading: {type(error).__name__}: {error}")
+            self.result = seen
         finally:
             if self.scope.model is not None:
                 await self.scope.model.hang_up()
             forget_loggers(self.name)
+        return self.result
 
     def give_up(self, running: asyncio.Task[Any]) -> None:
         """Cancel it, once. Harbor swallows that while it stops the agent's sandbox: then it ends before its next phase.

@@ -6,6 +6,7 @@ from harborrl_agent_server.errors import SandboxTransportError
 from harborrl_agent_server.sandboxes.fetching import RUN_AND_FETCH
 from harborrl_agent_server.sandboxes.local import LocalSandbox
 from harborrl_agent_server.sandboxes.streams import Sink
+from support.small_volume import fill
 
 
 class Counted(LocalSandbox):
@@ -19,6 +20,15 @@ class Counted(LocalSandbox):
 
 class TakesLittle(Counted):
     transfer_limit = 4 * 1024 * 1024
+
+
+class FillsTheVolume(LocalSandbox):
+    """Takes what is left of the volume of the trials when it goes."""
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        await super().stop(delete)
+        fill(self.trial_paths.trial_dir.parent)
 
 
 class BreaksBehindTests(Counted):

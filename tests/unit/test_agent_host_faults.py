@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from support.agent_http import replies
-from support.agent_server import MARKS, stage
+from support.agent_server import MARKS, CustomProvider, stage
 from support.agent_tasks import write_task
+from support.counted_sandboxes import FillsTheVolume
 from support.small_volume import fill, small_volume
 
 pytestmark = MARKS
@@ -40,6 +41,14 @@ async def test_a_verifiers_files_that_find_no_room_are_no_zero(tasks: Path, volu
     async with stage(tasks, replies(SOLVES), trials_dir=volume) as it:
         answer = await it.run(instance_id="talks")
         assert (answer["exit_status"], answer["eval_report"]) == ("ServerError", {})
+
+
+async def test_a_reward_that_was_there_before_the_volume_was_full_is_answered(tasks: Path, volume: Path) -> None:
+    provider = CustomProvider(f"{FillsTheVolume.__module__}:{FillsTheVolume.__qualname__}")
+    async with stage(tasks, replies(SOLVES), trials_dir=volume, provider=provider) as it:
+        answer = await it.run()
+        assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0)
+        assert "No space left on device" in " ".join(answer["warnings"])
 
 
 async def test_a_loop_of_links_is_no_task(tasks: Path) -> None:
