@@ -236,7 +236,7 @@ class ShellSandbox(BaseEnvironment):
         except (TimeoutError, *SANDBOX_FAULTS):
             return False
 
-    async def _carry(
+    async def _transfer(
         self,
         argv: list[str],
         *,
@@ -251,7 +251,7 @@ class ShellSandbox(BaseEnvironment):
         with tempfile.TemporaryFile() as file:
             file.write(content)
             file.seek(0)
-            await self._carry([commands.SHELL, "-c", f"cat >{shlex.quote(path)}"], stdin=file)
+            await self._transfer([commands.SHELL, "-c", f"cat >{shlex.quote(path)}"], stdin=file)
 
     @override
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
@@ -270,7 +270,7 @@ class ShellSandbox(BaseEnvironment):
 
             async def send() -> None:
                 file.seek(0)
-                await self._carry(argv, stdin=file)
+                await self._transfer(argv, stdin=file)
 
             await self._faults_noted(lambda: self._twice(send))
 
@@ -306,7 +306,7 @@ class ShellSandbox(BaseEnvironment):
             file.seek(0)
             file.truncate()
             sink = FileSink(file, self.transfer_limit)
-            await self._carry(argv, stdout=sink, excused=archives.only_changed)
+            await self._transfer(argv, stdout=sink, excused=archives.only_changed)
 
         await self._faults_noted(lambda: self._twice(receive))
         file.seek(0)

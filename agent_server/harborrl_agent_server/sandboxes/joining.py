@@ -218,7 +218,7 @@ class JoiningSandbox(ShellSandbox):
             async def send() -> None:
                 payload.seek(0)
                 if stage.uploads:
-                    await self._carry(argv, stdin=payload)
+                    await self._transfer(argv, stdin=payload)
                 else:
                     await self._plain(argv, limit_s=KILL_SECONDS)
 
@@ -231,7 +231,7 @@ class JoiningSandbox(ShellSandbox):
         for step in stage.steps():
             try:
                 if step.stdin is not None:
-                    await self._carry(step.argv, stdin=step.stdin)
+                    await self._transfer(step.argv, stdin=step.stdin)
                 else:
                     await self._plain(step.argv, limit_s=KILL_SECONDS)
             except RuntimeError:
