@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self, override
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from harborrl_agent_server.listeners import is_over
@@ -136,3 +137,11 @@ class GatewayProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._watched.went(self.client)
         super().connection_lost(exc)
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        """Uvicorn's would be a second answer to a request whose body goes wrong behind the first, which is an error."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()

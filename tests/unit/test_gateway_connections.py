@@ -200,6 +200,26 @@ async def test_what_is_no_request_is_refused_and_writes_no_line(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.parametrize(
+    "rest", ["ZZZ\r\n", "5\r\nhello\r\n0\r\n" + "a: b\r\n" * 20_000, "ffffffffffffffffffffffff\r\n"]
+)
+@pytest.mark.parametrize("token", ["own", "guess"])
+async def test_a_body_that_goes_wrong_ends_its_connection_alone_and_writes_no_line(
+    token: str, rest: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before an answer or behind it: a guess is answered at once, whatever still comes."""
+    with counted() as (connections, _):
+        async with desk(replies("hi"), connections=connections) as it, lines(it, 1) as [line]:
+            path = path_of(it) if token == "own" else "/m/guess/v1"
+            line.send(f"POST {path}/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            if token == "guess":
+                assert (await line.answer())[0] == 401
+            line.send(rest)
+            await line.closed()
+            assert (await it.ask()).status_code == 200
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 async def test_an_upgrade_is_not_taken_and_writes_no_line(caplog: pytest.LogCaptureFixture) -> None:
     upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: eA=="]
     with counted() as (connections, _):
