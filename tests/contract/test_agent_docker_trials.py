@@ -8,6 +8,7 @@ import pytest
 
 from harborrl_agent_server.phases import Phase
 from harborrl_agent_server.sandboxes.hosted_provider import HostedProvider
+from harborrl_agent_server.settings import AGENTS
 from support.agent_http import eventually, replies
 from support.agent_server import MARKS, Stage, stage
 from support.agent_tasks import write_task
@@ -118,14 +119,16 @@ async def test_an_agent_in_a_sandbox_reaches_its_model(tasks: Path) -> None:
         "RUN chmod 755 /usr/local/bin/mini-swe-agent && command -v python3\n"
     )
     script = replies("echo hello >/app/greeting.txt")
-    async with stage(tasks, script, provider=provider(tasks), gateway_host="host.docker.internal") as server:
+    host, own = "host.docker.internal", provider(tasks)
+    async with stage(tasks, script, provider=own, gateway_host=host, allowed_agents=AGENTS) as server:
         answer = await server.run(instance_id="inside", agent_name="mini-swe-agent")
         assert len(server.session.requests) == 1, answer
     assert answer["reward"] == 1.0, answer
 
 
 async def test_an_agent_in_a_sandbox_without_network_is_refused_with_a_reason(tasks: Path) -> None:
-    async with stage(tasks, replies(""), provider=provider(tasks), gateway_host="host.docker.internal") as server:
+    host, own = "host.docker.internal", provider(tasks)
+    async with stage(tasks, replies(""), provider=own, gateway_host=host, allowed_agents=AGENTS) as server:
         answer = await server.run(instance_id="closed", agent_name="mini-swe-agent")
     assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxUnavailable", True)
     assert "NoWayToTheModel" in answer["message"]

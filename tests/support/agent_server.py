@@ -28,6 +28,9 @@ MARKS = [
 BUDGETS = Budgets(environment_start_s=60, agent_setup_s=60, agent_timeout_s=120, verifier_s=60, cleanup_s=30)
 """For a machine that is busy with other things; a test about a budget shortens that one."""
 
+WITHOUT_GATEWAY = ("bash", "terminus-2", "nop")
+"""The agents that need none: to close one takes uvicorn tenths of a second. Tests of the others ask for AGENTS."""
+
 
 class CustomProvider(LocalProvider):
     """Local sandboxes of another class."""
@@ -93,6 +96,7 @@ async def stage(
             budgets=budgets,
             grace_s=10,
             allow_oracle=True,
+            allowed_agents=WITHOUT_GATEWAY,
         ),
         **changes,
     )

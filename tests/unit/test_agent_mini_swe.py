@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.responses import JSONResponse
 
-from harborrl_agent_server.settings import Budgets
+from harborrl_agent_server.settings import AGENTS, Budgets
 from support.agent_http import completion, replies
 from support.agent_server import BUDGETS, MARKS, CustomProvider, stage
 from support.agent_tasks import LISTS_PROCESSES, write_task
@@ -31,7 +31,8 @@ PATIENT = replace(BUDGETS, agent_timeout_s=250)
 
 def staged(tasks: Path, script: Any, budgets: Budgets = PATIENT, **changes: Any) -> Any:
     place = f"{WithMiniSweAgent.__module__}:{WithMiniSweAgent.__qualname__}"
-    return stage(tasks, script, provider=CustomProvider(place), budgets=budgets, **changes)
+    provider = CustomProvider(place)
+    return stage(tasks, script, provider=provider, budgets=budgets, allowed_agents=AGENTS, **changes)
 
 
 def bash(command: str, number: int = 1, **changes: Any) -> JSONResponse:
@@ -166,7 +167,7 @@ async def test_a_sandbox_that_cannot_reach_the_gateway_is_no_zero_of_the_policys
 
 
 async def test_where_it_is_not_installed_the_sandbox_is_at_fault(tasks: Path) -> None:
-    async with stage(tasks, replies(HELLO)) as server:
+    async with stage(tasks, replies(HELLO), allowed_agents=AGENTS) as server:
         answer = await server.run(agent_name="mini-swe-agent")
         assert server.session.requests == []
     assert (answer["exit_status"], answer["infra_failure"]) == ("SandboxUnavailable", True)

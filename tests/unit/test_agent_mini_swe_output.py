@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harborrl_agent_server.agents.mini_swe_output import KEPT_BYTES, document_of, end_as_it_says, tidied
+from harborrl_agent_server.settings import AGENTS
 from support.agent_http import replies
 from support.agent_server import MARKS, CustomProvider, stage
 from support.agent_tasks import write_task
@@ -57,7 +58,7 @@ def test_its_own_limit_is_told(tmp_path: Path) -> None:
 async def test_a_flood_costs_its_trial_nothing_but_what_is_not_kept_of_it(tmp_path: Path) -> None:
     write_task(tmp_path / "tasks")
     provider = CustomProvider(f"{FloodsItsOutput.__module__}:{FloodsItsOutput.__qualname__}")
-    async with stage(tmp_path / "tasks", replies("hello"), provider=provider) as server:
+    async with stage(tmp_path / "tasks", replies("hello"), provider=provider, allowed_agents=AGENTS) as server:
         answer = await server.run(agent_name="mini-swe-agent")
         agent = server.settings.trials_dir / answer["trial_name"] / "agent"
     assert (answer["exit_status"], answer["reward"]) == ("Submitted", 0.0), answer
