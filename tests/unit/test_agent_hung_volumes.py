@@ -14,10 +14,13 @@ from harborrl_agent_server.phases import Phase
 from support.agent_http import eventually, replies
 from support.agent_server import MARKS, Stage, stage
 from support.agent_tasks import write_task
+from support.sandbox_api import SandboxApi, provided, sandbox_of
 
 pytestmark = MARKS
 
 SOLVES = "```sh\necho hello >greeting.txt\n```\nTASK_DONE"
+
+BREAKS_S = 45
 
 F_SETSIG = 10
 """Of Linux; Python has no name for it."""
@@ -29,7 +32,7 @@ SHORT = 0.3
 class Lease:
     """Whoever opens the file waits until it is let go, as with a mount whose server is away.
 
-    The kernel ends it itself after 45 s (`/proc/sys/fs/lease-break-time`).
+    The kernel ends it itself after `BREAKS_S` (`/proc/sys/fs/lease-break-time`).
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,6 +52,25 @@ def hangs(tasks: Path) -> Iterator[Lease]:
     """A task whose instruction cannot be read."""
     with contextlib.closing(Lease(write_task(tasks, "hangs") / "instruction.md")) as lease:
         yield lease
+
+
+async def test_an_environment_that_cannot_be_read_for_its_images_name_holds_nobody_up(tmp_path: Path) -> None:
+    """A verifier's own sandbox asks for it while other trials run."""
+    waited, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGURG, waited.set)
+    config = {"images": {"template": "registry.example/{task}:{hash}"}}
+    async with provided(SandboxApi(), tmp_path, config) as provider:
+        sandbox = sandbox_of(provider, tmp_path)
+        dockerfile = sandbox.environment_dir / "Dockerfile"
+        dockerfile.write_text("FROM scratch")
+        with contextlib.closing(Lease(dockerfile)) as lease:
+            begun = loop.time()
+            starting = asyncio.ensure_future(sandbox.start(force_build=False))
+            await waited.wait()
+            assert loop.time() - begun < BREAKS_S, "the loop stood still until the kernel gave the file free"
+            lease.let_go()
+        await starting
+    loop.remove_signal_handler(signal.SIGURG)
 
 
 def live(server: Stage) -> list[Phase]:

@@ -19,6 +19,7 @@ from harborrl_agent_server.contract import ExitStatus
 from harborrl_agent_server.gateway_episode import episode
 from harborrl_agent_server.gateway_session import EpisodeOver, ModelSession
 from harborrl_agent_server.scope import CURRENT
+from harborrl_agent_server.threads import in_thread
 
 TRAJECTORY = "trajectory.json"
 
@@ -68,7 +69,7 @@ class BashAgent(BaseAgent):
             context.n_input_tokens = session.prompt_tokens
             context.n_output_tokens = session.completion_tokens
             context.metadata = dict(conversation.progress)
-            write_trajectory(self.logs_dir / TRAJECTORY, conversation)
+            await in_thread(write_trajectory, self.logs_dir / TRAJECTORY, conversation)
 
 
 class Conversation:

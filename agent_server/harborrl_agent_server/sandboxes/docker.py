@@ -25,6 +25,7 @@ from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.seals import Seal
 from harborrl_agent_server.sandboxes.streams import Capture, Sink
 from harborrl_agent_server.scope import CURRENT
+from harborrl_agent_server.threads import in_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class DockerSandbox(JoiningSandbox, ServedDocker):
         if self._container is None:
             raise SandboxStartError("Exited", "the sandbox's first process ended at once; look at the image")
         self.up = True
-        if docker_plan.own_first_process(self._own_services()):
+        if docker_plan.own_first_process(await in_thread(self._own_services)):
             found = Capture(SURVEY_LIMIT)
             await self._plain([commands.SHELL, "-c", commands.SURVEY], limit_s=KILL_SECONDS, stdout=found)
             self._task_owns = " ".join(found.text().split())
@@ -119,7 +120,7 @@ class DockerSandbox(JoiningSandbox, ServedDocker):
             raise SandboxStartError(
                 "NoWayToTheModel", "an agent in a sandbox without network cannot ask its model; name bash or terminus-2"
             )
-        image = self._image()
+        image = await in_thread(self._image)
         limits = resources_of(self.task_env_config, provider.config)["limits"]
         self.task_env_config = self.task_env_config.model_copy(update={"docker_image": image})
         self._env_vars.prebuilt_image_name = image
@@ -128,7 +129,7 @@ class DockerSandbox(JoiningSandbox, ServedDocker):
         if self.task_env_config.cpus is not None:
             limits.pop("cpu", None)  # Harbor bounds it by what the task states
         document = docker_plan.overlay(
-            self._own_services(),
+            await in_thread(self._own_services),
             marks=provider.labels(self.scope.run_id),
             limits=limits,
             pids_limit=provider.config.pids_limit,

@@ -24,6 +24,7 @@ from harborrl_agent_server.sandboxes.pods import IMAGE_ASKED, sandbox_name, sand
 from harborrl_agent_server.sandboxes.sandbox_network import SandboxNetwork
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.sandboxes.tries import NoToolError, reached
+from harborrl_agent_server.threads import in_thread
 
 DELETE_SECONDS = 20.0
 
@@ -115,6 +116,7 @@ class KubernetesSandbox(JoiningSandbox):
     async def boot(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.start_budget_s()
+        await in_thread(self.image)  # a name may hold the hash of the task's environment, which is read once for it
         await self._prepared(deadline)
         if self._destroyed:
             raise SandboxStartError("Cancelled", "the trial ended before its pod was asked for")
