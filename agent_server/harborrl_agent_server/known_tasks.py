@@ -72,6 +72,8 @@ class Unlinked(Filter):  # type: ignore[misc] # dirhash has no types
 class KnownTask(Task):
     def __init__(self, task_dir: Path) -> None:
         super().__init__(task_dir)
+        if self.has_steps:
+            raise ValueError("[[steps]]: tasks of several steps are not run here; make each step a task of its own")
         refuse_values(self.config.model_dump())
         self.file_filter = KnownFilter(self.task_dir)
         self._checksum: str = dirhash(self.task_dir, "sha256", filter_=Unlinked(self.file_filter))

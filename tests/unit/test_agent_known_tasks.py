@@ -123,6 +123,19 @@ def test_a_limit_that_is_endless_is_left_to_the_servers_own(tasks: Path) -> None
     assert KnownTasks().task(tasks / "endless").config.verifier.timeout_sec == float("inf")
 
 
+async def test_a_task_of_several_steps_is_refused_before_anything_is_spent_on_it(tasks: Path) -> None:
+    """Each was run and graded to its end, and then called a sandbox that never started."""
+    step = write_task(tasks, "steps", toml='[[steps]]\nname = "one"') / "steps" / "one"
+    (step / "tests").mkdir(parents=True)
+    script(step / "tests" / "test.sh", "echo 1 >/logs/verifier/reward.txt")
+    (step / "instruction.md").write_text("Write hello.")
+    async with stage(tasks, replies("TASK_DONE")) as server:
+        answer = await server.run(instance_id="steps")
+        assert server.session.requests == []
+    assert answer["exit_status"] == "TaskNotFound"
+    assert "[[steps]]: tasks of several steps are not run here" in answer["message"]
+
+
 def test_tasks_may_share_a_file(tasks: Path) -> None:
     task = tasks / "write-greeting"
     (task / "instruction.md").rename(tasks / "shared.md")
