@@ -61,7 +61,8 @@ def test_a_suspend_saves_by_the_save_trigger_and_goes_on_after_it(workspace: Wor
 
 def test_a_lost_head_pod_is_another_attempt_that_goes_on_from_miles_own_checkpoint(workspace: Workspace) -> None:
     before = until_trained(workspace, 4)["status"]
-    workspace.kubectl.ok("delete", "pod", name_of(head_pod(workspace)), "--wait=false")
+    # Without its grace, in which the stand-in may train what is left.
+    workspace.kubectl.ok("delete", "pod", name_of(head_pod(workspace)), "--wait=false", "--grace-period=1")
     workspace.until_job(NAME, lambda job: job["status"]["attempt"] == before["attempt"] + 1, timeout=SECONDS)
     done = workspace.until_job(NAME, lambda job: condition(job, "Finished")["status"] == "True", timeout=2 * SECONDS)
     status = done["status"]

@@ -28,6 +28,7 @@ from support.alarm import rings_after
             f"```sh\n```\n{DONE_MARKER}", None, True, id="a block without even an empty line ends at its own fence"
         ),
         pytest.param("```sh\n```\n```sh\nls\n```", "ls", False, id="an empty block does not hide the next one"),
+        pytest.param("I look.\r\n```sh\r\nls\r\npwd\r\n```\r\n", "ls\npwd", False, id="line ends of Windows count"),
         pytest.param("The task is finished.", None, True, id="no block ends the trial"),
         pytest.param("", None, True, id="an empty reply ends the trial"),
         pytest.param(DONE_MARKER, None, True, id="the marker ends the trial"),

@@ -49,7 +49,9 @@ def parse_reply(content: str) -> Action:
     """The first block labelled sh, bash, shell or console; without one, the first block with no label.
 
     A block that the reply leaves open ends with the reply. Blocks in other languages and empty blocks are no commands.
+    Lines may end as those of Windows do.
     """
+    content = content.replace("\r\n", "\n")
     blocks = [(label.lower(), body.strip("\n")) for label, body in FENCE.findall(content)]
     labelled = [body for label, body in blocks if label in SHELL_LABELS]
     bare = [body for label, body in blocks if not label]
