@@ -14,7 +14,8 @@ from harbor.environments.factory import EnvironmentFactory
 from harbor.models.task.config import EnvironmentConfig, NetworkPolicy
 from harbor.models.trial.paths import TrialPaths
 
-from harborrl_agent_server.sandboxes.base import OUTPUT_LIMIT, ShellSandbox
+from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.entered import OUTPUT_LIMIT
 from harborrl_agent_server.scope import CURRENT, SandboxProvider, TrialScope
 from harborrl_agent_server.spending import Spending
 from support.agent_tasks import script

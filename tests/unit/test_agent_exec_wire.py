@@ -11,9 +11,8 @@ import pytest
 from aiohttp import web
 
 from harborrl_agent_server.errors import SandboxTransportError, SandboxUnusableError
-from harborrl_agent_server.sandboxes.base import chunks
 from harborrl_agent_server.sandboxes.pod_exec import counted
-from harborrl_agent_server.sandboxes.streams import Capture
+from harborrl_agent_server.sandboxes.streams import Capture, chunks
 from harborrl_agent_server.sandboxes.wire import STDERR, STDIN, STDOUT, converse, exit_code
 
 OK = json.dumps({"status": "Success"}).encode()

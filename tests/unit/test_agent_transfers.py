@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from harborrl_agent_server.errors import SandboxTransportError, SandboxUnusableError
-from harborrl_agent_server.sandboxes.base import KILL_SECONDS, TRANSFER_SECONDS, ShellSandbox
+from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.carrying import TRANSFER_SECONDS
+from harborrl_agent_server.sandboxes.entered import KILL_SECONDS
 from harborrl_agent_server.sandboxes.local import LocalProvider, LocalSandbox
 from support.agent_server import MARKS
 from support.sandbox_suite import started

@@ -17,9 +17,10 @@ from harborrl_agent_server.errors import (
     SandboxUnusableError,
 )
 from harborrl_agent_server.sandboxes import client_processes, commands, docker_plan
-from harborrl_agent_server.sandboxes.base import KILL_SECONDS, ShellSandbox
+from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.docker_harbor import ServedDocker
 from harborrl_agent_server.sandboxes.docker_provider import DockerProvider
+from harborrl_agent_server.sandboxes.entered import KILL_SECONDS
 from harborrl_agent_server.sandboxes.images import image_of, resources_of
 from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.seals import Seal

@@ -20,7 +20,8 @@ from harborrl_agent_server.errors import (
 )
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.archives import remove_ways_out
-from harborrl_agent_server.sandboxes.base import KILL_SECONDS, TRANSFER_SECONDS
+from harborrl_agent_server.sandboxes.carrying import TRANSFER_SECONDS
+from harborrl_agent_server.sandboxes.entered import KILL_SECONDS
 from harborrl_agent_server.sandboxes.seals import Seal
 from harborrl_agent_server.scope import TrialScope
 from harborrl_agent_server.threads import in_thread

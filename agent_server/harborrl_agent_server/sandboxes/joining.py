@@ -19,11 +19,8 @@ from harbor.models.trial.paths import EnvironmentPaths
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxTransportError
 from harborrl_agent_server.sandboxes import archives, fetching
-from harborrl_agent_server.sandboxes.base import (
-    KILL_SECONDS,
-    OUTPUT_LIMIT,
-    ShellSandbox,
-)
+from harborrl_agent_server.sandboxes.base import ShellSandbox
+from harborrl_agent_server.sandboxes.entered import KILL_SECONDS, OUTPUT_LIMIT
 from harborrl_agent_server.sandboxes.seals import Seal
 from harborrl_agent_server.sandboxes.staging import Stage, Upload
 from harborrl_agent_server.sandboxes.streams import Capture, FileSink, TransferTooLargeError

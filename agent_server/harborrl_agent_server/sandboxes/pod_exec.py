@@ -12,11 +12,10 @@ from harborrl_agent_server.errors import (
     SandboxUnusableError,
 )
 from harborrl_agent_server.sandboxes import wire
-from harborrl_agent_server.sandboxes.base import chunks
 from harborrl_agent_server.sandboxes.cluster import Cluster
 from harborrl_agent_server.sandboxes.commands import COUNTS
 from harborrl_agent_server.sandboxes.pods import State, Verdict, judge
-from harborrl_agent_server.sandboxes.streams import Sink
+from harborrl_agent_server.sandboxes.streams import Sink, chunks
 from harborrl_agent_server.sandboxes.watch import PodView
 
 LOSS_SECONDS = 2.0

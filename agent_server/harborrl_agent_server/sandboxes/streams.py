@@ -1,6 +1,6 @@
-"""Where the bytes of a command go: kept in part, or written to a file."""
+"""Where the bytes of a command come from and go to: kept in part, or written to a file."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import IO
 
 Sink = Callable[[bytes], None]
@@ -59,3 +59,8 @@ class FileSink:
                 "the download is larger than the transfer limit; write less to /logs and artifacts"
             )
         self._file.write(data)
+
+
+async def chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while data := file.read(CHUNK):
+        yield data
