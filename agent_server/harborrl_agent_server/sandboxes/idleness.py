@@ -21,9 +21,7 @@ End = Callable[[], Coroutine[Any, Any, None]]
 class Idleness:
     """Counts from the end of the last command, and not at all while one runs."""
 
-    def __init__(
-        self, limit_s: float | None, end: Callable[[], Coroutine[Any, Any, None]], later: Later | None = None
-    ) -> None:
+    def __init__(self, limit_s: float | None, end: End, later: Later | None = None) -> None:
         """`limit_s` None: for ever. `end` is awaited once, by nobody."""
         self._limit_s = limit_s
         self._end = end
