@@ -44,6 +44,15 @@ EVIDENCE: dict[str, list[Evidence]] = {
         replace(GRADED, fault="SandboxTransportError", exception="SandboxTransportError"),
         replace(ACTED, fault="SandboxResourceError", exception="SandboxResourceError", never_asked=True),
     ],
+    "a verifier's own sandbox": [
+        replace(UNGRADED, exception=exception, fault=fault, verifiers_own_missing=True)
+        for exception, fault in (
+            ("EnvironmentStartTimeoutError", None),
+            ("SandboxStartError", "SandboxStartError"),
+            ("SandboxTransportError", "SandboxTransportError"),
+            ("ValueError", None),
+        )
+    ],
     "agent used its whole time": [
         replace(seen, exception="AgentTimeoutError", agent_timed_out=True, agent_end=None)
         for seen in (GRADED, UNGRADED)
