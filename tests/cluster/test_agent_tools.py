@@ -95,7 +95,8 @@ async def test_an_agent_solves_a_task_without_network_in_an_image_that_has_nothi
     write_task(settings.tasks_dir, environment='workdir = "/app"\nnetwork_mode = "no-network"')
     await provider.close()  # the stage opens it
     own: dict[str, Any] = {"sandbox_config": settings.sandbox_config, "gateway_host": NODE, "sandbox_image": IMAGE}
-    async with stage(settings.tasks_dir, script, provider=provider, budgets=settings.budgets, **own) as server:
+    own |= {"budgets": settings.budgets, "allowed_agents": (agent,)}
+    async with stage(settings.tasks_dir, script, provider=provider, **own) as server:
         answer = await server.run(agent_name=agent)
     assert (answer["reward"], answer["exit_status"]) == (1.0, "Submitted"), answer
     await provider.open()
