@@ -66,10 +66,10 @@ async def api_server_away() -> AsyncIterator[None]:
 
 
 async def left_in(cluster: Cluster, namespace: str) -> list[str]:
-    """Every pod, policy and ConfigMap of a namespace, without those that Kubernetes makes."""
+    """Every pod, policy and ConfigMap of a namespace, without those that Kubernetes makes or is removing already."""
     places = ("/api/v1", "pods"), ("/apis/networking.k8s.io/v1", "networkpolicies"), ("/api/v1", "configmaps")
     found = []
     for group, kind in places:
         items = (await cluster.request("GET", f"{group}/namespaces/{namespace}/{kind}"))["items"]
-        found += [f"{kind} {item['metadata']['name']}" for item in items]
+        found += [f"{kind} {item['metadata']['name']}" for item in items if "deletionTimestamp" not in item["metadata"]]
     return [name for name in found if name != "configmaps kube-root-ca.crt"]
