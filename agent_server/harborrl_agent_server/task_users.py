@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harbor.models.task.config import TaskConfig, VerifierEnvironmentMode
-from harbor.models.task.verifier_mode import resolve_step_verifier_mode, resolve_task_verifier_mode
+from harbor.models.task.verifier_mode import resolve_task_verifier_mode
 
 User = str | int
 
@@ -29,12 +29,8 @@ def users_of(task: TaskConfig) -> Users:
 
 def phases_of(task: TaskConfig) -> Iterator[tuple[User | None, bool]]:
     """The user of each phase, and whether the verifier's own sandbox is its place."""
-    separate = VerifierEnvironmentMode.SEPARATE
     yield task.agent.user, False
-    yield task.verifier.user, resolve_task_verifier_mode(task) is separate
-    for step in task.steps or []:
-        yield step.agent.user, False
-        yield step.verifier.user, resolve_step_verifier_mode(task, step) is separate
+    yield task.verifier.user, resolve_task_verifier_mode(task) is VerifierEnvironmentMode.SEPARATE
 
 
 def distinct(users: Iterator[User | None]) -> tuple[User, ...]:

@@ -26,9 +26,9 @@ KILL = (
 )
 """The file may not be written yet when a command is cut off at once. dash wants `-9`, not `-KILL --`."""
 
-REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
-
 VERDICT = "/logs/verifier"
+
+REWARDS = (f"{VERDICT}/reward.txt", f"{VERDICT}/reward.json")
 
 PACK = 'export LC_ALL=C; exec tar -cf - -C "$1" .'
 """$1: a folder."""
