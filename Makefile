@@ -61,6 +61,8 @@ test-browser: .venv/ready  ## the agent server's dashboard in a real Chromium
 
 test-e2e: may-start .venv/ready  ## one end-to-end run and the bad-input cases on the real cluster
 	@$(PY) -m demo prepare
+	@$(PY) -m images build agent-tools
+	@$(PY) -m devcluster load localhost/harborrl/agent-tools:dev
 	@$(PY) -m pytest -m "cluster and not (faults or kueue or gpus or agent_sandbox)"
 
 test-cluster: may-start .venv/ready  ## every test on the real cluster, the long fault runs included

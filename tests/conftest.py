@@ -1,8 +1,10 @@
 """Options of all tests, and what keeps some of them from running on a machine that cannot."""
 
 import functools
+import gc
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,23 @@ def no_namespaces() -> str:
     except FileNotFoundError:
         return "the local sandbox needs unshare (util-linux)"
     return f"this machine allows no namespaces with mounts: {done.stderr.strip()}" if done.returncode else ""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _at_the_end_all_is_garbage() -> Iterator[None]:
+    """As ever: some libraries complain of what Python leaves to them."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_there_is_no_garbage() -> None:
+    """A collection would look through all loaded modules: tenths of a second for each test."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_dropped_unclosed() -> Iterator[None]:
+    yield
+    gc.collect()

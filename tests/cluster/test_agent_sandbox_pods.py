@@ -22,7 +22,7 @@ from harborrl_agent_server.settings import JobIdentity, Settings
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
-from support.sandbox_cluster import IMAGE, pods, settings_for, trusting
+from support.sandbox_cluster import IMAGE, limit_pods, pods, settings_for, trusting
 from support.sandbox_suite import SandboxSuite, built, started
 
 pytestmark = [pytest.mark.cluster, MARKS[1]]
@@ -83,13 +83,7 @@ async def test_an_image_name_that_cannot_be_is_refused_at_once(provider: Kuberne
 
 
 async def test_a_full_quota_names_itself(cluster: Cluster, provider: KubernetesProvider, tmp_path: Path) -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "none"},
-        "spec": {"hard": {"pods": "0"}},
-    }
-    await cluster.request("POST", f"/api/v1/namespaces/{provider.namespace}/resourcequotas", body=quota)
+    await limit_pods(cluster, provider.namespace, 0)
     provider.patience = Patience(quota_s=1)
     sandbox = built(provider, tmp_path / "quota", NetworkPolicy())
     with pytest.raises(SandboxStartError, match=r"QuotaExceeded.*raise the quota"):

@@ -55,10 +55,11 @@ async def provider(settings: Settings) -> AsyncIterator[KubernetesProvider]:
     await provider.open()
     try:
         await provider.attempt(bare_pod(provider, "there", "Never"))
+        yield provider
     except SandboxStartError as error:
         pytest.skip(f"{TOOLS} is not on the node (images build agent-tools, devcluster load): {error}")
-    yield provider
-    await provider.close()
+    finally:
+        await provider.close()
 
 
 def bare_pod(provider: KubernetesProvider, name: str, policy: str) -> dict[str, Any]:

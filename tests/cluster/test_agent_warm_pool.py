@@ -9,6 +9,7 @@ from support.agent_http import eventually, replies
 from support.agent_server import MARKS, stage
 from support.agent_tasks import write_task
 from support.placed_sandboxes import Place, begun, place
+from support.sandbox_cluster import limit_pods
 
 pytestmark = [pytest.mark.cluster, MARKS[1]]
 
@@ -57,8 +58,7 @@ async def test_a_waiting_pod_that_somebody_deletes_is_replaced_and_not_handed_ou
 
 async def test_a_waiting_pod_makes_room_when_the_quota_is_full(tmp_path: Path) -> None:
     async with place(tmp_path, WARM) as there:
-        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "two"}}
-        await there.create("resourcequotas", quota | {"spec": {"hard": {"pods": "2"}}})
+        await limit_pods(there.cluster, there.namespace, 2)
         async with there.provided() as provider:
             await warmed(provider, tmp_path)
             held = [await begun(provider, tmp_path, memory_mb=size) for size in (32, 64)]

@@ -1,5 +1,6 @@
 """Sandboxes on the real cluster, in a namespace of their own."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -49,6 +50,17 @@ def trusting(settings: Settings) -> KubernetesProvider:
     provider = KubernetesProvider.from_settings(settings)
     provider.enforcement.settle(TRIED_ELSEWHERE)
     return provider
+
+
+async def limit_pods(cluster: Cluster, namespace: str, most: int) -> None:
+    """A quota that is enforced when this returns: a pod made right behind a new one may still get past it."""
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}}
+    await cluster.request("POST", path, body=body | {"spec": {"hard": {"pods": str(most)}}})
+
+    async with asyncio.timeout(60):
+        while "used" not in (await cluster.request("GET", f"{path}/pods")).get("status", {}):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.05)
 
 
 async def pods(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
