@@ -10,6 +10,7 @@ from harbor.models.task.config import NetworkMode, NetworkPolicy
 from harborrl_agent_server.errors import SandboxLostError, SandboxUnusableError
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.local import LocalProvider, LocalSandbox, sweep
+from harborrl_agent_server.sandboxes.spawner import NICENESS
 from support.agent_server import MARKS
 from support.sandbox_suite import SandboxSuite, started
 
@@ -54,6 +55,12 @@ class TestLocalSandbox(SandboxSuite):
             await sandbox.exec("kill 1; sleep 30")
         with pytest.raises(SandboxUnusableError, match="by its own processes"):
             await sandbox.exec("true")
+
+    async def test_a_busy_one_leaves_the_server_its_turns(self, sandbox: ShellSandbox) -> None:
+        """In its first process, and in commands; the second line is the session's, where the kernel knows of it."""
+        for process in ("self", "1"):
+            said = await sandbox.exec(f"cut -d' ' -f19 /proc/{process}/stat; cut -d' ' -f3 /proc/{process}/autogroup")
+            assert set((said.stdout or "").split()) == {str(NICENESS)}
 
     async def test_its_devices_are_its_own_and_no_disk_is_among_them(self, sandbox: ShellSandbox) -> None:
         said = await sandbox.exec(

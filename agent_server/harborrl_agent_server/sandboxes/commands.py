@@ -12,10 +12,16 @@ SHELL = "/bin/sh"
 LONGEST_ARGUMENT = 64 * 1024
 """Bytes. Linux refuses an argument above 128 KiB, and commands reach a pod in a URL: longer ones go as a file."""
 
+AS_NICE = (
+    '{ read -r _ _ harborrl </proc/$PPID/autogroup && [ "$harborrl" != 0 ] && '
+    'echo "$harborrl" >/proc/self/autogroup; } 2>/dev/null; '
+)
+"""A new session is as nice as that of its parent (sched(7), "The autogroup feature"): Linux gives it 0."""
+
 SUPERVISE = (
     "exec 3<&0; f=$1; shift; "
     "if command -v setsid >/dev/null 2>&1; then s=setsid; else s=; fi; "
-    """$s /bin/sh -c 'echo $$ >"$0"; exec "$@"' "$f" "$@" <&3 3<&- & """
+    f"""$s /bin/sh -c 'echo $$ >"$0"; {AS_NICE}exec "$@"' "$f" "$@" <&3 3<&- & """
     'wait $!; r=$?; rm -f "$f"; exit $r'
 )
 """$1: file for the process id; the rest: the command. In the background setsid never forks and hides the exit code."""

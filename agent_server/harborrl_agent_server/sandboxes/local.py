@@ -29,7 +29,7 @@ from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.once import Once
 from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
-from harborrl_agent_server.sandboxes.spawner import NICENESS
+from harborrl_agent_server.sandboxes.spawner import AUTOGROUP, NICENESS
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.scope import Standing
 
@@ -46,6 +46,7 @@ DEVICES = "null zero full random urandom tty fd stdin stdout stderr"
 
 BOOT = f"""
 set -e
+(echo {NICENESS} >{AUTOGROUP}) 2>/dev/null || :
 mount -t tmpfs -o size=$2,mode=755 harborrl "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay harborrl -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
