@@ -1,19 +1,17 @@
 """Processes that another process starts: their output, their exit, and what is left when either side ends."""
 
 import asyncio
-import contextlib
 import io
-import itertools
 import os
-import resource
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
 from harborrl_agent_server.sandboxes.spawner import DESCRIPTORS
 from support.agent_http import eventually
+from support.descriptors import open_here, room_for
 
 
 @pytest.fixture
@@ -78,23 +76,6 @@ async def test_a_spawner_that_is_killed_fails_what_waits_and_the_next_process_ha
     assert (await run(spawner, "true"))[0] == 0
 
 
-@contextlib.contextmanager
-def room_for(more: int, pid: int) -> Iterator[None]:
-    """Within it a process can have so many further descriptors."""
-    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208 - names
-    free = (number for number in itertools.count() if number not in taken)
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(itertools.islice(free, more, None)), before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-
-
-def open_here() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of names
-
-
 @pytest.mark.parametrize("more", range(5))
 async def test_a_server_at_its_limit_of_descriptors_loses_none(spawner: Spawner, more: int) -> None:
     await run(spawner, "true")
@@ -124,10 +105,10 @@ async def test_a_spawner_at_its_limit_says_so_and_goes_on(spawner: Spawner, more
 
 async def test_nothing_is_left_open_after_many_processes(spawner: Spawner) -> None:
     await run(spawner, "true")
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of names
+    before = open_here()
     for _ in range(20):
         await run(spawner, "cat", stdin=b"x")
-    await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)  # noqa: PTH208 - same
+    await eventually(lambda: open_here() <= before)
 
 
 async def test_input_that_a_child_in_the_background_never_reads_is_not_kept_for_it(spawner: Spawner) -> None:

@@ -20,6 +20,7 @@ from harborrl_trainer.native import records, samples
 from harborrl_trainer.native.policy import StepReport, TrainSample
 from harborrl_trainer.native.session import Trajectory
 from harborrl_trainer.prompt_rows import Prompt
+from support.descriptors import open_here, room_for
 from support.dump_files import sample, write_claiming, write_hostile, write_rollout, write_train
 from support.miles_upstream import miles_file
 
@@ -248,3 +249,13 @@ def test_a_process_that_takes_too_long_is_ended() -> None:
     process = subprocess.Popen(["sleep", "600"])  # noqa: S607 - found on PATH
     assert opener.watched(process.pid, 0) == "takes more than 0 s"
     process.returncode = -9
+
+
+def test_an_opener_that_cannot_be_started_leaves_no_descriptor(tmp_path: Path) -> None:
+    path = write_rollout(tmp_path / "1.pt", [sample(0)])
+    with Reader(memory_gib=1.0, seconds=60) as reader:
+        before = open_here()
+        for more in range(4):
+            with room_for(more, os.getpid()), pytest.raises(OSError, match="Too many open files"):
+                reader.rollout(path)
+        assert open_here() == before

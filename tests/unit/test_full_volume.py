@@ -23,6 +23,7 @@ from harborrl_trainer.rollout.trial_log import TrialLog, trial_record
 from harborrl_trainer.rollout.trials import TrialEnd, TrialHistory
 from harborrl_trainer.space import MIB
 from harborrl_trainer.writing import writing
+from support.descriptors import open_here
 from support.findings import only_message, told
 from support.jobs import job as make_job
 from support.jobs import make_volumes
@@ -32,6 +33,7 @@ TORCH = "[enforce fail at inline_container.cc:671] . unexpected pos 576 vs 534"
 STREAM = "basic_ios::clear: iostream error"
 SAFETENSORS = "Error while serializing: I/O error: No space left on device (os error 28)"
 FULL = os.strerror(errno.ENOSPC)
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,17 @@ def test_a_trial_that_cannot_be_logged_names_the_log(tmp_path: Path) -> None:
         log.close()
     assert failure_of(raised.value).exit_code == 74
     assert str(tmp_path / "trials" / "native.jsonl") in failure_of(raised.value).sentence
+
+
+def test_a_torn_log_that_cannot_be_repaired_names_itself_and_stays_closed(tmp_path: Path) -> None:
+    with small_volume(tmp_path / "trials", 1) as volume:
+        (volume / "native.jsonl").write_bytes(b"x" * PAGE)  # what follows needs another page
+        fill(volume)
+        before = open_here()
+        with pytest.raises(OSError, match=FULL) as raised:
+            TrialLog(volume / "native.jsonl")
+        assert open_here() == before
+    assert "native.jsonl" in str(raised.value)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Asks the opener for digests of dumps; this side never looks into one."""
 
+import contextlib
 import json
 import os
 import signal
@@ -108,17 +109,22 @@ class _Opener:
         torch = find_spec("torch")
         if torch is None or torch.origin is None:
             raise ConfigurationError("what is in dumps needs torch; pip install 'harborrl[trainer]', or use list")
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.ExitStack() as undone:
+            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undone.callback(self._channel.close)
+            self._begin(Path(torch.origin).parents[1], theirs)
+            self.isolated = bool(self._receive()["isolated"])
+            undone.pop_all()
+
+    def _begin(self, packages: Path, theirs: socket.socket) -> None:
         with theirs:
-            packages = str(Path(torch.origin).parents[1])
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-                [sys.executable, "-I", str(OPENER), str(theirs.fileno()), packages],
+                [sys.executable, "-I", str(OPENER), str(theirs.fileno()), str(packages)],
                 pass_fds=[theirs.fileno()],
                 env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **_library_path()},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self.isolated = bool(self._receive()["isolated"])
 
     def ask(self, file: int, limits: dict[str, int]) -> tuple[bytes | None, str]:
         """The answer, None where it is too long, and how its process ended, empty for well."""

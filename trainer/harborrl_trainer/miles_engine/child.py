@@ -43,6 +43,9 @@ class Child:
             start_new_session=True,
             preexec_fn=die_with_the_driver,  # noqa: PLW1509 - no thread of ours runs yet, and it does not allocate
         )
+        if self._process.stdout is None:
+            raise RuntimeError("no pipe")
+        self._output = self._process.stdout
         # In a thread: Miles must not wait for its log while the driver waits for a slow volume.
         self._pump = threading.Thread(target=self._pass_on, name="output of Miles", daemon=True)
         self._pump.start()
@@ -80,10 +83,10 @@ class Child:
             return  # the group is empty, or its number belongs to another by now
 
     def _pass_on(self) -> None:
-        pipe = self._process.stdout
-        while pipe is not None and (data := os.read(pipe.fileno(), _READ)):
-            self._tail += data
-            with contextlib.suppress(OSError):  # a log that takes no more must not hold Miles up
-                self._out.write(data)
-                self._out.flush()
-            del self._tail[:-TAIL_BYTES]
+        with self._output as pipe:
+            while data := os.read(pipe.fileno(), _READ):
+                self._tail += data
+                with contextlib.suppress(OSError):  # a log that takes no more must not hold Miles up
+                    self._out.write(data)
+                    self._out.flush()
+                del self._tail[:-TAIL_BYTES]

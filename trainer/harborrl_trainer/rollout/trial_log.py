@@ -116,9 +116,13 @@ class TrialLog:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        size = os.fstat(self._descriptor).st_size
-        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            self._write(b"\n")
+        try:
+            size = os.fstat(self._descriptor).st_size
+            if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+                self._write(b"\n")
+        except OSError:
+            self.close()
+            raise
 
     def append(self, record: TrialRecord) -> None:
         line = json.dumps(record.document(), allow_nan=False, separators=(",", ":")) + "\n"
