@@ -54,6 +54,26 @@ async def test_a_sandbox_whose_tar_was_made_to_hang_has_itself_to_blame(sandbox:
     assert isinstance(sandbox.scope.fault, SandboxUnusableError)
 
 
+async def test_a_tar_that_reads_no_more_of_a_large_upload_has_itself_to_blame(
+    sandbox: ShellSandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "large").write_bytes(bytes(4 * 1024 * 1024))
+    await stand_still(sandbox, "head -c 500000 >/dev/null; exec sleep 1000")
+    sandbox.transfer_s = 2.0
+    with pytest.raises(SandboxUnusableError, match="runs other commands"):
+        await sandbox.upload_dir(tmp_path / "tests", "/tests")
+
+
+async def test_a_tar_that_stops_in_the_midst_of_a_download_has_itself_to_blame(
+    sandbox: ShellSandbox, tmp_path: Path
+) -> None:
+    await stand_still(sandbox, "head -c 500000 /dev/zero; exec sleep 1000")
+    sandbox.transfer_s = 2.0
+    with pytest.raises(SandboxUnusableError, match="runs other commands"):
+        await sandbox.download_dir("/app/out", tmp_path / "back")
+
+
 async def test_a_tar_that_says_nothing_is_not_waited_for_minutes_with_each_folder(sandbox: ShellSandbox) -> None:
     assert isinstance(sandbox, LocalSandbox)
     await sandbox.exec("mkdir -p /logs/agent /logs/artifacts")

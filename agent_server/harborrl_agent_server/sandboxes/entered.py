@@ -1,7 +1,6 @@
 """How commands enter a sandbox: one primitive, a byte-exact stream, and what its failures mean."""
 
 import asyncio
-import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import IO, Any
@@ -63,18 +62,23 @@ class EnteredSandbox(BaseEnvironment):
     ) -> None:
         """Run one of our own commands: an exit code but 0 is an error that shows what it said, unless it is excused.
 
-        `carries`: files, for as long as such a thing may take; then what stands still is the sandbox's `tar`.
+        `carries`: files, for as long as such a thing may take; what then stands still for the half of it is the
+        sandbox's `tar`.
         """
         err, out = Capture(16 * 1024), Counted(stdout or _ignore)
+        moved: Callable[[], int] = (lambda: out.size) if stdin is None else stdin.tell
+        halfway: list[int] = []
+        half = asyncio.get_running_loop().call_later(limit_s / 2, lambda: halfway.append(moved()))
         try:
             async with asyncio.timeout(limit_s):
                 code = await self.stream(argv, stdin=stdin, stdout=out, stderr=err)
         except TimeoutError as error:
             said = f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
-            stands_still = out.size == 0 if stdin is None else is_at_end(stdin)
-            if carries and stands_still and await self._answers():
+            if carries and halfway == [moved()] and await self._answers():
                 raise SandboxUnusableError(f"{said}, which runs other commands: it has no tar any more") from error
             raise SandboxTransportError(said) from error
+        finally:
+            half.cancel()
         if code and not excused(code, err.text()):
             raise RuntimeError(
                 f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}"
@@ -108,11 +112,6 @@ class Counted:
     def __call__(self, data: bytes) -> None:
         self.size += len(data)
         self._sink(data)
-
-
-def is_at_end(file: IO[bytes]) -> bool:
-    """Whether all of it was sent."""
-    return file.tell() == file.seek(0, os.SEEK_END)
 
 
 def _ignore(_: bytes) -> None:
