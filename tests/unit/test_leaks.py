@@ -26,7 +26,7 @@ def test_behind_it():
 def test_what_was_dropped_unclosed_fails_the_test_that_dropped_it(tmp_path: Path) -> None:
     file = tmp_path / "test_two.py"
     file.write_text(TESTS)
-    shutil.copy(ROOT / "tests" / "unit" / "conftest.py", tmp_path)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), str(file)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603 - the list above
     failed = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("ERROR ", "FAILED "))]
