@@ -28,6 +28,7 @@ class OperatorProcess:
     log: Path
     started: float
     spawn: Callable[[], Awaitable[asyncio.subprocess.Process]]
+    lives: int = 1
 
     async def ask(self, path: str) -> tuple[int, str]:
         """Status and text; 0 while nothing listens."""
@@ -70,6 +71,7 @@ class OperatorProcess:
         while True:
             await self.process.wait()
             self.process = await self.spawn()
+            self.lives += 1
 
     def lines(self) -> list[str]:
         return self.log.read_text().splitlines()
