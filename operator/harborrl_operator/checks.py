@@ -32,6 +32,7 @@ from harborrl_operator.server_checks import (
     agent_is_allowed,
     agent_is_known,
     image_template_is_known,
+    own_agents_have_names,
     own_server_heeds_every_field,
     workers_have_slots,
 )
@@ -163,6 +164,7 @@ CHECKS: Sequence[Check] = (
     ports_are_free,
     start_is_whole,
     backend_is_supported,
+    own_agents_have_names,
     agent_is_known,
     agent_is_allowed,
     workers_have_slots,

@@ -84,8 +84,9 @@ class ResolvedJob:
 
     @property
     def needs_gateway(self) -> bool:
-        """Whether an agent of the job asks its model from inside a sandbox of ours."""
-        return self.spec.agent_server.url is None and not IN_SANDBOXES.isdisjoint(self.allowed_agents)
+        """Whether an agent of the job asks its model from inside a sandbox of ours; one of the user's own may."""
+        server = self.spec.agent_server
+        return server.url is None and not (IN_SANDBOXES | server.agents.keys()).isdisjoint(self.allowed_agents)
 
     @property
     def agent_url(self) -> str:

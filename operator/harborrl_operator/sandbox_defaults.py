@@ -9,6 +9,9 @@ from harborrl_operator.models.status import Adjustment
 MARGIN_SECONDS = 300
 """Beyond the trial ceiling, so that a sandbox never ends before its trial."""
 
+AGENTS = ("bash", "terminus-2", "mini-swe-agent", "nop")
+"""What our agent server runs for training (a test compares them with its own list); `oracle` needs a flag."""
+
 IN_SANDBOXES = frozenset({"mini-swe-agent"})
 """Agents that are programs of the sandbox; the others run in the server and only act there."""
 

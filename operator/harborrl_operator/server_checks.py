@@ -3,17 +3,17 @@
 So is what a server of the user's own never hears of: nobody would act on it.
 """
 
+import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
-from harborrl_operator.models.agent_server import OwnAgent
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
+from harborrl_operator.sandbox_defaults import AGENTS
 
-AGENTS: tuple[str, ...] = get_args(OwnAgent)
-
+_OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 _HEEDED_WITH_URL = {
     "url",
@@ -46,6 +46,7 @@ def own_server_heeds_every_field(job: ResolvedJob, _: Observed) -> Verdict | Non
 
 _MAPS = {
     "agentKwargs",
+    "agents",
     "podOverrides",
     "sandbox.images.map",
     "sandbox.nodeSelector",
@@ -67,14 +68,30 @@ def _unheard(values: dict[str, Any], above: str = "") -> Iterator[str]:
             yield path
 
 
+def own_agents_have_names(job: ResolvedJob, _: Observed) -> Verdict | None:
+    for name in job.spec.agent_server.agents:
+        if name in (*AGENTS, "oracle"):
+            said = "is an agent of the server's: choose another name"
+        elif not _OWN_NAME.fullmatch(name):
+            said = "is no name: 63 of a-z, 0-9 and hyphens at most, a letter first"
+        else:
+            continue
+        return Verdict(Reason.FIELD_UNSUPPORTED, f"agentServer.agents: {name[:80]!r} {said}.")
+    return None
+
+
 def agent_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
     server = job.spec.agent_server
-    if server.url or server.agent_name in AGENTS:
+    every = (*AGENTS, *server.agents)
+    named = [("agentName", server.agent_name), *(("allowedAgents", name) for name in server.allowed_agents)]
+    unknown = next(((field, name) for field, name in named if name not in every), None)
+    if server.url or unknown is None:
         return None
+    field, name = unknown
     return Verdict(
         Reason.FIELD_UNSUPPORTED,
-        f"agentServer.agentName {server.agent_name[:80]!r} is not among the agents of this version:"
-        f" {', '.join(AGENTS)}. Set one of them, or agentServer.url to a server that has yours.",
+        f"agentServer.{field}: {name[:80]!r} is not among the agents of this job: {', '.join(every)}. Set one of them,"
+        " name its class in agentServer.agents, or set agentServer.url to a server that has yours.",
     )
 
 

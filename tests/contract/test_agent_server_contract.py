@@ -11,9 +11,9 @@ from harborrl_agent_server.sandboxes.images import SandboxConfig
 from harborrl_agent_server.settings import AGENTS as SERVED
 from harborrl_agent_server.settings import settings_from
 from harborrl_operator.constants import GATEWAY_PORT
-from harborrl_operator.resolve import resolve
+from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources.agent_server import deployment
-from harborrl_operator.server_checks import AGENTS
+from harborrl_operator.sandbox_defaults import AGENTS
 from support import hrl
 from support.agent_http import replies
 from support.agent_server import MARKS, stage
@@ -27,6 +27,11 @@ pytestmark = MARKS
 def fixture(name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((FIXTURES / f"{name}.json").read_text())
     return document
+
+
+def arguments(job: ResolvedJob, trials: Path) -> list[str]:
+    (container,) = deployment(job, {})["spec"]["template"]["spec"]["containers"]
+    return [str(trials) if word.startswith("/mnt/trials/") else word for word in container["args"]]
 
 
 def test_the_request_is_read_and_its_data_set_columns_are_dropped() -> None:
@@ -45,13 +50,18 @@ def test_the_operator_admits_the_agents_that_this_server_runs_for_training() -> 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_server_starts_with_what_the_operator_tells_it(agent: str, tmp_path: Path) -> None:
     job = resolve(hrl.job({"agentServer.agentName": agent, "agentServer.rewardKey": "passed"}), hrl.SETTINGS)
-    (container,) = deployment(job, {})["spec"]["template"]["spec"]["containers"]
-    words = [str(tmp_path) if word.startswith("/mnt/trials/") else word for word in container["args"]]
-    settings = settings_from(words, {"HARBOR_TASKS_DIR": str(tmp_path), "POD_IP": "10.1.2.3"})
+    settings = settings_from(arguments(job, tmp_path), {"HARBOR_TASKS_DIR": str(tmp_path), "POD_IP": "10.1.2.3"})
     assert (settings.allowed_agents, settings.allowed_model_hosts) == ((agent,), (job.trainer_host,))
     assert (settings.gateway_host, settings.gateway_port) == ("10.1.2.3", GATEWAY_PORT)
     config = SandboxConfig.model_validate(settings.sandbox_config)
     assert config.timeout_seconds == job.sandbox["timeoutSeconds"]
+
+
+def test_the_server_takes_agents_of_the_users_own_as_the_operator_tells_them(tmp_path: Path) -> None:
+    own = {"agentName": "mine", "agents": {"mine": "pkg.mod:Class", "a-2": "b:C"}, "allowedAgents": ["mine", "bash"]}
+    job = resolve(hrl.job({f"agentServer.{field}": value for field, value in own.items()}), hrl.SETTINGS)
+    settings = settings_from(arguments(job, tmp_path), {"HARBOR_TASKS_DIR": str(tmp_path), "POD_IP": "10.1.2.3"})
+    assert (settings.own_agents, settings.allowed_agents) == (own["agents"], ("mine", "bash"))
 
 
 def test_the_response_fixture_is_one_of_ours() -> None:

@@ -33,9 +33,9 @@ def test_an_example_is_admitted_without_a_remark(example: Path) -> None:
     assert [(one.severity, one.path, one.message) for one in judged.findings] == []
 
 
-def test_one_needs_the_gateway_and_the_tools_and_the_other_keeps_pods_warm() -> None:
-    inside, warm = resolved("mini-swe-agent"), resolved("warm-pool")
-    assert (inside.needs_gateway, warm.needs_gateway) == (True, False)
+def test_each_shows_what_its_page_says() -> None:
+    inside, own, warm = resolved("mini-swe-agent"), resolved("own-agent"), resolved("warm-pool")
+    assert (inside.needs_gateway, own.needs_gateway, warm.needs_gateway) == (True, True, False)
     assert inside.sandbox["tools"]["image"]
     assert warm.sandbox["warmPool"] == {"size": 4, "images": 1}
-    assert {example.stem for example in EXAMPLES} == {"mini-swe-agent", "warm-pool"}
+    assert {example.stem for example in EXAMPLES} == {"mini-swe-agent", "own-agent", "warm-pool"}

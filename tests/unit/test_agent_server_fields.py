@@ -1,6 +1,7 @@
 """Agents, workers, allocators and tools of a server of ours: what is refused before it starts, and what it is told."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from harborrl_operator.models import Settings
 from harborrl_operator.plan import plan
 from harborrl_operator.resolve import ResolvedJob, resolve
 from harborrl_operator.resources.agent_server import START_CONCURRENCY, deployment
-from harborrl_operator.server_checks import AGENTS
+from harborrl_operator.sandbox_defaults import AGENTS
 from support import hrl, reached
 from support.hrl import condition, decide, message
 
@@ -20,6 +21,21 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "AgentNotAllowed",
         "agentServer.allowedAgents is nop, terminus-2 and every trial names agentServer.agentName bash. Add it",
     ),
+    (
+        "an agent that nobody brings",
+        {"agentName": "mine"},
+        "FieldUnsupported",
+        "agentServer.agentName: 'mine' is not among the agents of this job: bash, terminus-2, mini-swe-agent, nop.",
+    ),
+    (
+        "an allowed one that nobody brings",
+        {"agents": {"other": "a.b:C"}, "allowedAgents": ["bash", "mine"]},
+        "FieldUnsupported",
+        "agentServer.allowedAgents: 'mine' is not among the agents of this job: bash, terminus-2, mini-swe-agent, nop,",
+    ),
+    ("one that takes a name of ours", {"agents": {"bash": "a.b:C"}}, "FieldUnsupported", "'bash' is an agent of the"),
+    ("the name that is never trained on", {"agents": {"oracle": "a.b:C"}}, "FieldUnsupported", "choose another name"),
+    ("one without a name", {"agents": {"My Agent": "a.b:C"}}, "FieldUnsupported", "'My Agent' is no name"),
     (
         "more workers than slots",
         {"workers": 9},
@@ -86,6 +102,7 @@ def test_is_refused_before_anything_starts(changes: dict[str, Any], reason: str,
     "changes",
     [
         {"allowedAgents": ["nop", "bash"]},
+        {"agentName": "mine", "agents": {"mine": "pkg.mod:Class"}},
         {"workers": 8},
         {"workers": 2, "dashboardPort": 8080},
         {"startConcurrency": 0},
@@ -110,6 +127,7 @@ def test_claims_are_refused_where_the_chart_gives_no_right_for_them() -> None:
 
 UNHEARD = {
     "allowedAgents": ["bash"],
+    "agents": {"mine": "pkg.mod:Class"},
     "workers": 2,
     "startConcurrency": 4,
     "sandbox.allocator": "agent-sandbox",
@@ -180,6 +198,17 @@ def test_the_gateway_has_a_fixed_port_at_the_pods_address_and_is_a_port_of_the_p
         assert address in made["env"]
         ports = {port["name"]: port["containerPort"] for port in made["ports"]}
         assert ports.get("gateway") == (30001 if agent == "mini-swe-agent" else None)
+
+
+def test_agents_of_the_users_own_are_told_each_and_may_ask_from_their_sandbox() -> None:
+    own = {"mine": "pkg.mod:Class", "other": "pkg:Other"}
+    job = resolved({"agents": own, "agentName": "mine"})
+    words = container(job)["args"]
+    told = [value for flag, value in pairwise(words) if flag == "--agent"]
+    assert told == ["mine=pkg.mod:Class", "other=pkg:Other"]
+    assert flags(job)["--allowed-agents"] == flags(job)["--agent-name"] == "mine"
+    assert job.needs_gateway
+    assert not resolved({"agents": own}).needs_gateway
 
 
 @pytest.mark.parametrize(

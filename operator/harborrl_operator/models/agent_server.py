@@ -8,8 +8,8 @@ from harborrl_operator.models.base import TEXT, FreeForm, Image, Model, ObjectNa
 from harborrl_operator.models.sandbox import SandboxSpec
 from harborrl_operator.models.trainer import Resources
 
-OwnAgent = Literal["bash", "terminus-2", "mini-swe-agent", "nop"]
-"""What our agent server runs for training (a test compares them with its own list); `oracle` needs a flag."""
+AgentName = Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]{0,62}$")]
+ImportPath = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$", max_length=253)]
 
 
 class SecretRef(Model):
@@ -47,9 +47,13 @@ class AgentServerSpec(Model):
     cleanup_seconds: Seconds = 60
     """Hard cap on removing the sandbox, s; its slot is taken until then. Default 60: what a kubelet needs."""
     agent_name: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=TEXT)] = "bash"
-    """`bash`, `terminus-2`, `mini-swe-agent` or `nop` (does nothing, for tests of the rest); others need a server of
-    your own (`url`). The trainer names it in every trial: it cannot change while an attempt runs."""
-    allowed_agents: Annotated[list[OwnAgent], Field(max_length=16)] = Field(default_factory=list)
+    """`bash`, `terminus-2`, `mini-swe-agent`, `nop` (does nothing, for tests of the rest) or one of `agents`; others
+    need a server of your own (`url`). The trainer names it in every trial: it cannot change while an attempt runs."""
+    agents: Annotated[dict[str, ImportPath], Field(max_length=16)] = Field(default_factory=dict)
+    """Agents of your own: name -> class (`pkg.mod:Class`), which `image`, or a volume of `podOverrides`, must hold;
+    docs/agent-server.md, "Agents of your own". They run in the server, with its rights. Where one is allowed, sandboxes
+    of this job may connect to the server's model gateway."""
+    allowed_agents: Annotated[list[AgentName], Field(max_length=16)] = Field(default_factory=list)
     """Agents that a request may name; `agentName` must be among them. Default: `agentName` alone, which is what the
     trainer names. With `mini-swe-agent` sandboxes of this job may connect to the server's model gateway."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
