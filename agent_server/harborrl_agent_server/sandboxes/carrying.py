@@ -23,7 +23,7 @@ class CarryingSandbox(EnteredSandbox):
     transfer_limit = TRANSFER_LIMIT
 
     transfer_s = TRANSFER_SECONDS
-    """A transfer that stands still so long in a sandbox which answers has been seen to by the agent."""
+    """For one transfer. Where it stood still for half of that and the sandbox answers, the agent has seen to it."""
 
     async def _transfer(
         self,

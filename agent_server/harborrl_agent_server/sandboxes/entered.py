@@ -10,6 +10,7 @@ from harbor.environments.base import BaseEnvironment, ExecResult
 from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxTransportError, SandboxUnusableError, is_host_fault
 from harborrl_agent_server.sandboxes import commands
+from harborrl_agent_server.sandboxes.standstill import standstill
 from harborrl_agent_server.sandboxes.streams import Capture, Sink
 from harborrl_agent_server.scope import CURRENT
 
@@ -62,23 +63,20 @@ class EnteredSandbox(BaseEnvironment):
     ) -> None:
         """Run one of our own commands: an exit code but 0 is an error that shows what it said, unless it is excused.
 
-        `carries`: files, for as long as such a thing may take; what then stands still for the half of it is the
-        sandbox's `tar`.
+        `carries`: files, for as long as such a thing may take. If then no byte has moved for half of that, and the
+        sandbox runs other commands, what stood still was the sandbox's `tar`, and not the way to it.
         """
         err, out = Capture(16 * 1024), Counted(stdout or _ignore)
         moved: Callable[[], int] = (lambda: out.size) if stdin is None else stdin.tell
-        halfway: list[int] = []
-        half = asyncio.get_running_loop().call_later(limit_s / 2, lambda: halfway.append(moved()))
-        try:
-            async with asyncio.timeout(limit_s):
-                code = await self.stream(argv, stdin=stdin, stdout=out, stderr=err)
-        except TimeoutError as error:
-            said = f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
-            if carries and halfway == [moved()] and await self._answers():
-                raise SandboxUnusableError(f"{said}, which runs other commands: it has no tar any more") from error
-            raise SandboxTransportError(said) from error
-        finally:
-            half.cancel()
+        with standstill(moved, limit_s) as stood:
+            try:
+                async with asyncio.timeout(limit_s):
+                    code = await self.stream(argv, stdin=stdin, stdout=out, stderr=err)
+            except TimeoutError as error:
+                said = f"no answer from the sandbox within {limit_s:.0f} s to {argv[-1][:80]!r}"
+                if carries and stood.is_long and await self._answers():
+                    raise SandboxUnusableError(f"{said}, which runs other commands: its tar stood still") from error
+                raise SandboxTransportError(said) from error
         if code and not excused(code, err.text()):
             raise RuntimeError(
                 f"{argv[-1][:200]!r} failed in the sandbox with exit code {code}: {err.text().strip()[-500:]}"

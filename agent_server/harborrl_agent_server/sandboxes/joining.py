@@ -17,7 +17,7 @@ from harbor.environments.base import ExecResult
 from harbor.models.trial.paths import EnvironmentPaths
 
 from harborrl_agent_server.bounded import finish
-from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxTransportError
+from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxTransportError, SandboxUnusableError
 from harborrl_agent_server.sandboxes import archives, fetching
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.entered import KILL_SECONDS, OUTPUT_LIMIT
@@ -184,11 +184,10 @@ class JoiningSandbox(ShellSandbox):
         output = io.BytesIO()
         sink = FileSink(output, fetching.FETCH_LIMIT)
         try:
-            await self._plain(fetching.fetch(wanted), limit_s=self.fetch_s, stdout=sink)
-        except SandboxTransportError:
-            if output.tell() <= fetching.BLOCK and await self._answers():
-                # Its tar says nothing: singly as long as ever for each folder, and the trial's budgets would be over.
-                self.transfer_s = min(self.transfer_s, KILL_SECONDS)
+            await self._plain(fetching.fetch(wanted), limit_s=self.fetch_s, stdout=sink, carries=True)
+        except SandboxUnusableError:
+            # Singly as long as ever for each folder, and the trial's budgets would be over.
+            self.transfer_s = min(self.transfer_s, KILL_SECONDS)
             return
         except (*SANDBOX_FAULTS, TransferTooLargeError, RuntimeError):
             return
