@@ -49,8 +49,9 @@ class Commander(BaseAgent):
                 answer.raise_for_status()
                 reply = answer.json()["choices"][0]["message"]
                 messages.append(reply)
-                if reply["content"].strip() == "DONE":
+                command = (reply["content"] or "").strip()
+                if command == "DONE":
                     return
-                done = await environment.exec(reply["content"], timeout_sec=60)
+                done = await environment.exec(command, timeout_sec=60)
                 output = f"exit code {done.return_code}\n{done.stdout or ''}{done.stderr or ''}"
                 messages.append({"role": "user", "content": output[:2000]})

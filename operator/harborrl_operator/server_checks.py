@@ -9,11 +9,10 @@ from typing import Any
 
 from harborrl_operator.conditions import Verdict
 from harborrl_operator.constants import Reason
+from harborrl_operator.models.agent_server import AGENT_NAME
 from harborrl_operator.observed import Observed
 from harborrl_operator.resolve import ResolvedJob
 from harborrl_operator.sandbox_defaults import AGENTS
-
-_OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 _HEEDED_WITH_URL = {
     "url",
@@ -69,10 +68,12 @@ def _unheard(values: dict[str, Any], above: str = "") -> Iterator[str]:
 
 
 def own_agents_have_names(job: ResolvedJob, _: Observed) -> Verdict | None:
-    for name in job.spec.agent_server.agents:
+    """The schema can say nothing of the keys of a map."""
+    server = job.spec.agent_server
+    for name in server.agents if server.url is None else ():
         if name in (*AGENTS, "oracle"):
             said = "is an agent of the server's: choose another name"
-        elif not _OWN_NAME.fullmatch(name):
+        elif not re.match(AGENT_NAME, name):
             said = "is no name: 63 of a-z, 0-9 and hyphens at most, a letter first"
         else:
             continue

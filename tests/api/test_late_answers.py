@@ -108,6 +108,6 @@ async def test_what_is_heard_of_two_seconds_late_is_done_once(slow: Slow, kubect
     said = Counter((event["reason"], event["message"]) for event in events)
     assert set(said.values()) == {1}, json.dumps([*said])
     if slow.operator.lives > 1:
-        return  # an event is a courtesy: it is lost with the process that a busy machine cost its lease
+        pytest.skip("all but the events was seen: the operator lost its lease, and with it what it was about to say")
     heard = {reason for reason, _ in said}
     assert heard >= {"Starting", "AgentServerReady", "AwaitingPreflight", "Admitted"}, slow.operator.lines()[-40:]

@@ -34,7 +34,7 @@ ALONE: Mapping[str, dict[str, Any]] = {
 }
 """Changes of fields that exclude another one, or of which the generated value is refused for its own sake."""
 
-_WORDS = ("other", "Other", "10.0.0.0/8", "http://agents.team.svc:30000")
+_WORDS = ("other", "Other", "10.0.0.0/8", "http://agents.team.svc:30000", "pkg.mod:Class")
 
 
 def leaves(schema: Mapping[str, Any] = SPEC, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

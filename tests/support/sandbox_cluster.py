@@ -53,7 +53,7 @@ def trusting(settings: Settings) -> KubernetesProvider:
 
 
 async def limit_pods(cluster: Cluster, namespace: str, most: int) -> None:
-    """A quota that is enforced when this returns: a pod made right behind a new one may still get past it."""
+    """A quota that is enforced when this returns: a pod made right behind a new quota may still get past it."""
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}}
     await cluster.request("POST", path, body=body | {"spec": {"hard": {"pods": str(most)}}})

@@ -1,11 +1,13 @@
 """The examples of agents and sandboxes are admitted by the operator, as `harborrl validate` judges it."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from harborrl_agent_server.agents import own
 from harborrl_cli.validation.jobs import Assumed, judge
 from harborrl_operator.models import parse_job
 from harborrl_operator.resolve import ResolvedJob, resolve
@@ -39,3 +41,14 @@ def test_each_shows_what_its_page_says() -> None:
     assert inside.sandbox["tools"]["image"]
     assert warm.sandbox["warmPool"] == {"size": 4, "images": 1}
     assert {example.stem for example in EXAMPLES} == {"mini-swe-agent", "own-agent", "warm-pool"}
+
+
+def test_the_agent_of_ones_own_is_one_that_the_server_takes_with_the_options_of_its_job() -> None:
+    spec = importlib.util.spec_from_file_location("commander", FOLDER / "commander.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = manifest("own-agent")["spec"]["agentServer"]
+    (name, place) = next(iter(server["agents"].items()))
+    own.take(name, place, getattr(module, place.partition(":")[2])).preflight(server["agentKwargs"])

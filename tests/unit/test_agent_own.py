@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harborrl_agent_server.agents.registry import prepare
+from harborrl_agent_server.agents.registry import prepare, tools_of
+from harborrl_agent_server.contract import RunRequest
 from harborrl_agent_server.errors import StartupError
 from harborrl_agent_server.gateway_serve import needed
 from harborrl_agent_server.settings import AGENTS, Settings, settings_from
@@ -36,6 +37,12 @@ def test_it_is_named_once_and_allowed_unless_the_list_leaves_it_out(tmp_path: Pa
     assert listed.allowed_agents == ("bash",)
     alone = read(tmp_path, "--agent", f"m={PLACE}", "--allowed-agents", "m", "--agent-name", "m")
     assert (needed(listed), needed(alone)) == (False, True)
+
+
+def test_it_has_the_whole_bundle_of_tools_where_there_is_one(tmp_path: Path) -> None:
+    settings = read(tmp_path, "--agent", f"mine={PLACE}")
+    for name, part in (("mine", "all"), ("bash", None), ("terminus-2", "terminal")):
+        assert tools_of(RunRequest(instance_id="t", agent_name=name), settings) == part
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ async def test_a_spawner_that_is_killed_fails_what_waits_and_the_next_process_ha
 async def test_a_server_at_its_limit_of_descriptors_loses_none(spawner: Spawner, more: int) -> None:
     await run(spawner, "true")
     before = open_here()
-    with room_for(more, os.getpid()):
+    with room_for(more):
         for _ in range(3):
             with pytest.raises(OSError, match="Too many open files"):
                 await run(spawner, "cat", stdin=b"x")
@@ -89,7 +89,7 @@ async def test_a_server_at_its_limit_of_descriptors_loses_none(spawner: Spawner,
 
 async def test_a_server_without_room_for_a_spawner_loses_none() -> None:
     spawner, before = Spawner({}), open_here()
-    with room_for(8, os.getpid()), pytest.raises(OSError, match="Too many open files"):
+    with room_for(8), pytest.raises(OSError, match="Too many open files"):
         await run(spawner, "true")
     assert open_here() == before
 

@@ -103,7 +103,9 @@ def chosen(request: RunRequest, settings: Settings) -> str:
 
 
 def tools_of(request: RunRequest, settings: Settings) -> Part | None:
-    return TOOLS.get(chosen(request, settings))
+    """Of a bundle that is configured. What an agent of the user's own needs, only the user knows: all of it."""
+    name = chosen(request, settings)
+    return "all" if name in settings.own_agents else TOOLS.get(name)
 
 
 def model_session(

@@ -20,11 +20,11 @@ LONGEST = 1024 * 1024
 DESCRIPTORS = 3
 
 NICENESS = 17
-"""Of what runs in sandboxes: hundreds of busy ones leave the server its turns, and a lone one is no slower (0211)."""
+"""Of what runs in sandboxes: hundreds of busy ones leave the server its turns (decision 0211)."""
 
 AUTOGROUP = "/proc/self/autogroup"
 """Where the kernel shares processors between sessions (sched(7), "The autogroup feature"), niceness counts within one
-alone; this is the niceness of a session itself. Without effect in a cgroup."""
+alone; this is the niceness of a session itself. Without effect in a cgroup; sessions begun inside have 0 again."""
 
 
 def main(descriptor: int) -> None:

@@ -9,7 +9,7 @@ from harborrl_operator.miles_rules.reserved import RESERVED
 
 HOMES: Mapping[str, str] = {
     **{flag.removeprefix("--").replace("-", "_"): home for flag, home in RESERVED.items()},
-    "agent_import_path": "agentServer.agentName",
+    "agent_import_path": "agentServer.agents",
     "agent_kwargs": "agentServer.agentKwargs",
     "context_parallel_size": "trainer.parallelism.cp",
     "environment_import_path": "agentServer.sandbox.backend",

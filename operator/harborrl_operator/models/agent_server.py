@@ -8,8 +8,14 @@ from harborrl_operator.models.base import TEXT, FreeForm, Image, Model, ObjectNa
 from harborrl_operator.models.sandbox import SandboxSpec
 from harborrl_operator.models.trainer import Resources
 
-AgentName = Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]{0,62}$")]
-ImportPath = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$", max_length=253)]
+AGENT_NAME = r"^[a-z][-a-z0-9]{0,62}$"
+"""As the agent server takes it."""
+
+AgentName = Annotated[str, Field(pattern=AGENT_NAME)]
+ImportPath = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$", max_length=253),
+]
 
 
 class SecretRef(Model):
@@ -51,13 +57,13 @@ class AgentServerSpec(Model):
     need a server of your own (`url`). The trainer names it in every trial: it cannot change while an attempt runs."""
     agents: Annotated[dict[str, ImportPath], Field(max_length=16)] = Field(default_factory=dict)
     """Agents of your own: name -> class (`pkg.mod:Class`), which `image`, or a volume of `podOverrides`, must hold;
-    docs/agent-server.md, "Agents of your own". They run in the server, with its rights. Where one is allowed, sandboxes
-    of this job may connect to the server's model gateway."""
+    docs/agent-server.md, "Agents of your own". They run in the server, with its rights."""
     allowed_agents: Annotated[list[AgentName], Field(max_length=16)] = Field(default_factory=list)
     """Agents that a request may name; `agentName` must be among them. Default: `agentName` alone, which is what the
-    trainer names. With `mini-swe-agent` sandboxes of this job may connect to the server's model gateway."""
+    trainer names. With `mini-swe-agent` or one of `agents`, sandboxes of this job may connect to the server's model
+    gateway."""
     agent_kwargs: FreeForm = Field(default_factory=dict)
-    """Arguments of the agent, for example `maxTurns`."""
+    """Arguments of the agent that `agentName` names, for example `maxTurns` of `bash`."""
     reward_key: Annotated[str, Field(min_length=1, max_length=128, json_schema_extra=TEXT)] | None = None
     """Which key of a multi-key reward counts. Unset: rewards must have one key."""
     dashboard_port: Annotated[int, Field(ge=0, le=65535)] = 0

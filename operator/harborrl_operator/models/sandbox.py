@@ -48,7 +48,8 @@ class Tools(Model):
 
     image: Annotated[str, Field(max_length=1024, pattern=r"^[^\s\x00-\x1f\x7f]*$")] | None = None
     """Image of the bundle. Unset: the operator's where `terminus-2` or `mini-swe-agent` is allowed, none for agents
-    that a shell suffices. Empty: none, so a task's own image must hold tmux for the one, the program for the other."""
+    that a shell suffices; agents of your own have it where it is named here. Empty: none, so a task's own image must
+    hold tmux for the one, the program for the other."""
 
 
 class SandboxSpec(Model):

@@ -157,7 +157,7 @@ def _flags(job: ResolvedJob) -> list[str]:
         "--start-concurrency": (server.start_concurrency, START_CONCURRENCY),
     }
     values |= {flag: value for flag, (value, default) in told_when_set.items() if value != default}
-    own = [("--agent", f"{name}={place}") for name, place in server.agents.items()]
+    own = [("--agent", f"{name}={place}") for name, place in sorted(server.agents.items())]
     # The kubelet expands $(VAR) in arguments and reads $$ as $: a prompt or a secret's name is neither.
     return [word for flag, value in (*values.items(), *own) for word in (flag, str(value).replace("$", "$$"))]
 

@@ -21,9 +21,9 @@ class HarborFrameworkConfig(MilesFrameworkConfig):
     miles_image: Annotated[str, About("image", home="trainer.image", emitted=False)] = "radixark/miles:dev-202604201238"
     """Container image with Miles, Megatron and SGLang. The default is the documented dated tag, built from
     `miles_src_commit`; it lacks flags of later launchers (docs/miles.md, "Versions")."""
-    agent_import_path: Annotated[str, About("agent", home="agentServer.agentName", emitted=False)] = ""
-    """Class of the Harbor agent, `module:Class`. Default none: it has to be named. A HarborRLJob names the agent, and
-    the agent server runs it."""
+    agent_import_path: Annotated[str, About("agent", home="agentServer.agents", emitted=False)] = ""
+    """Class of the Harbor agent, `module:Class`. Default none: it has to be named. A HarborRLJob names it in
+    `agentServer.agents`, and the agent server runs it."""
     agent_model_name: Annotated[str, About("agent", emitted=False)] = "model"
     """Model name that the agent puts into its requests. Default `model`: the session server serves one and asks for no
     other."""
