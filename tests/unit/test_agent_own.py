@@ -84,6 +84,17 @@ async def test_a_class_that_is_no_whole_agent_ends_the_server_at_its_start(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("leaves", ["raise SystemExit(0)", "raise KeyboardInterrupt"])
+async def test_a_module_that_ends_the_program_is_one_line_too(
+    leaves: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"leaves_{len(leaves)}"
+    (tmp_path / f"{module}.py").write_text(leaves)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(StartupError, match=rf"--agent mine={module}:A cannot be imported \(.*raises {leaves[6:14]}"):
+        await prepare(read(tmp_path, "--agent", f"mine={module}:A"))
+
+
 async def test_its_options_are_checked_at_the_start(tmp_path: Path) -> None:
     flags = ["--agent", f"mine={PLACE}", "--agent-name", "mine", "--agent-kwargs"]
     await prepare(read(tmp_path, *flags, '{"turns": 2}'))

@@ -63,9 +63,20 @@ LOADED: dict[str, type[BaseAgent]] = {}
 async def loaded(place: str) -> type[BaseAgent]:
     """An agent's class. terminus-2 brings a model library of seconds and 170 MB, loaded beside the running trials."""
     if place not in LOADED:
-        module, name = place.split(":")
-        LOADED[place] = getattr(await in_thread(importlib.import_module, module), name)
+        LOADED[place] = await in_thread(imported, place)
     return LOADED[place]
+
+
+def imported(place: str) -> type[BaseAgent]:
+    """Raises no more than an `Exception`: a script that leaves when it has run would end the server without a word."""
+    module, name = place.split(":")
+    try:
+        found: type[BaseAgent] = getattr(importlib.import_module(module), name)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise ImportError(f"it raises {type(error).__name__} {error}") from error
+    return found
 
 
 class InvalidAgentError(Exception):
