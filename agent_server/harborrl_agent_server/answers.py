@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from harborrl_agent_server.agents.registry import InvalidAgentError
 from harborrl_agent_server.building import BadTaskError, TrialExistsError
 from harborrl_agent_server.contract import ExitStatus, RunResponse
 from harborrl_agent_server.endpoints import EndpointRefusedError
-from harborrl_agent_server.errors import HostError
+from harborrl_agent_server.errors import HostError, InvalidAgentError
 from harborrl_agent_server.outcomes import Cause, Evidence, Verdict, judge
 from harborrl_agent_server.run import Run
 from harborrl_agent_server.settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 from harbor.models.trial.config import TrialConfig
 from harbor.trial.trial import Trial
 
-from harborrl_agent_server.errors import HostError, is_host_fault
+from harborrl_agent_server.errors import HostError, InvalidAgentError, is_host_fault
 from harborrl_agent_server.known_tasks import new_trial
 from harborrl_agent_server.loggers import forget_loggers
 
@@ -22,7 +22,8 @@ class TrialExistsError(Exception):
 def built(config: TrialConfig) -> Trial:
     """Harbor's trial; its directory, made first, is the claim on the session. Blocks.
 
-    Raises `TrialExistsError`, `HostError` and `BadTaskError`: no retry heals the last, and training ends over it.
+    Raises `TrialExistsError`, `HostError`, and what no retry heals and ends the training: `BadTaskError` and
+    `InvalidAgentError`.
     """
     claim = config.trials_dir / config.trial_name
     try:
@@ -35,6 +36,9 @@ def built(config: TrialConfig) -> Trial:
         raise HostError(f"{claim}: {error.strerror}; look at the agent server's volumes and limits") from error
     try:
         return new_trial(config)
+    except InvalidAgentError:
+        take_away(claim)
+        raise
     except Exception as error:  # whatever Harbor raises on a task's files, the task is what it cannot use
         take_away(claim)
         said = f"{type(error).__name__}: {str(error)[:500]}"

@@ -39,6 +39,10 @@ class StartupError(Exception):
     """The server cannot start as configured. One line: what, where, what to do."""
 
 
+class InvalidAgentError(Exception):
+    """The request's agent cannot run here."""
+
+
 class HostError(Exception):
     """The server's own machine failed before the trial began: a full volume, no descriptor or memory left."""
 

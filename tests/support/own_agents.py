@@ -1,5 +1,6 @@
 """Agents of somebody else's, as `--agent NAME=support.own_agents:Class` would name them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, ClassVar, override
 
@@ -49,6 +50,73 @@ class NeverAsks(Asks):
     @override
     async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
         raise KeyError("a mistake of its own")
+
+
+class Leaves(Asks):
+    """Does its work, and then ends more than itself."""
+
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        await super().run(instruction, environment, context)
+        raise SystemExit(3)
+
+
+class Cancelled(Asks):
+    """As one that waits for a task of its own which was cancelled."""
+
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        await super().run(instruction, environment, context)
+        raise asyncio.CancelledError
+
+
+class TimedOut(Asks):
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        await super().run(instruction, environment, context)
+        raise TimeoutError("a wait of its own")
+
+
+class CancelsItself(Asks):
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        await super().run(instruction, environment, context)
+        task = asyncio.current_task()
+        if task is not None:
+            task.cancel()
+        await asyncio.sleep(60)
+
+
+class LeavesAtSetup(Asks):
+    @override
+    async def setup(self, environment: BaseEnvironment) -> None:
+        raise SystemExit(4)
+
+
+class CancelledAtSetup(Asks):
+    @override
+    async def setup(self, environment: BaseEnvironment) -> None:
+        raise asyncio.CancelledError
+
+
+class OtherNames(Asks):
+    @override
+    async def setup(self, sandbox: BaseEnvironment) -> None:  # Harbor names it environment
+        """Nothing to do."""
+
+
+class CannotBeMade(Asks):
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise SystemExit("no key in the environment")
+
+
+class TellsItself(Asks):
+    """Whoever wrote it meant another model."""
+
+    @property
+    @override
+    def model_url(self) -> str:  # type: ignore[override] # the mistake
+        return "http://model.example/v1"
 
 
 class Unfinished(BaseAgent):

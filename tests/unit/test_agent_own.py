@@ -1,5 +1,6 @@
 """An agent of one's own, named on the command line: under the server's rules, and never named by a request."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,36 @@ async def test_one_that_fails_before_the_policy_had_a_turn_is_no_zero_of_the_pol
         answer = await trial(server)
     assert (answer["exit_status"], answer["infra_failure"]) == ("ModelEndpointFailed", True)
     assert "a mistake of its own" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("Leaves", "AgentError", "SystemExit: 3"),
+        ("Cancelled", "AgentError", "CancelledError, and nobody had cancelled"),
+        ("TimedOut", "AgentError", "TimeoutError: a wait of its own"),
+        ("LeavesAtSetup", "SandboxUnavailable", "SystemExit: 4"),
+        ("CancelledAtSetup", "SandboxUnavailable", "CancelledError, and nobody had cancelled"),
+        ("CannotBeMade", "InvalidAgent", "OwnCannotBeMade cannot be made: SystemExit: no key in the environment"),
+        ("TellsItself", "ModelEndpointFailed", "model_url"),
+    ],
+)
+async def test_what_it_raises_ends_its_own_trial_and_nothing_else(
+    name: str, status: str, said: str, tasks: Path
+) -> None:
+    async with stage(tasks, replies("echo hello > greeting.txt"), **with_agent(name)) as server:
+        answer = await asyncio.wait_for(trial(server), 60)
+        health = await server.health()
+    assert answer["exit_status"] == status, answer
+    assert said in answer["message"]
+    assert (answer["reward"], answer["infra_failure"]) == ((1.0, False) if status == "AgentError" else (0.0, True))
+    assert (health["status"], health["in_flight"], health["oldest_trial_s"]) == ("ok", 0, None)
+
+
+async def test_its_methods_may_name_their_arguments_as_they_like(tasks: Path) -> None:
+    async with stage(tasks, replies("echo hello > greeting.txt"), **with_agent("OtherNames")) as server:
+        answer = await trial(server)
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0), answer
 
 
 @pytest.mark.parametrize("name", [PLACE, "harborrl_agent_server.agents.own:agent_mine", "agent_mine", "asks", "other"])

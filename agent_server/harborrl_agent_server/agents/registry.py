@@ -11,7 +11,7 @@ from harborrl_agent_server.agents import own
 from harborrl_agent_server.agents.tools import Part
 from harborrl_agent_server.contract import RunRequest
 from harborrl_agent_server.endpoints import checked_endpoint
-from harborrl_agent_server.errors import StartupError
+from harborrl_agent_server.errors import InvalidAgentError, StartupError
 from harborrl_agent_server.gateway_serve import IN_SANDBOX, host_rules
 from harborrl_agent_server.gateway_session import ModelSession, Upstream
 from harborrl_agent_server.settings import Settings
@@ -77,10 +77,6 @@ def imported(place: str) -> type[BaseAgent]:
     except BaseException as error:
         raise ImportError(f"it raises {type(error).__name__} {error}") from error
     return found
-
-
-class InvalidAgentError(Exception):
-    """The request's agent cannot run here."""
 
 
 def agent_config(request: RunRequest, settings: Settings) -> AgentConfig:
