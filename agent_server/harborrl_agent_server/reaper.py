@@ -58,6 +58,8 @@ class Reaper:
             await asyncio.wait({task}, timeout=budgets.cleanup_s)
         await self._clear_away(run, trial, task)
         if task.done() and run.cause is None:
+            if task.cancelled():  # not by us: an agent's library did it to the task in which it ran
+                raise RuntimeError("something in the trial cancelled it")
             task.result()
 
     async def _clear_away(self, run: Run, trial: TrialRun, task: asyncio.Task[Any]) -> None:

@@ -141,6 +141,7 @@ async def test_one_that_fails_before_the_policy_had_a_turn_is_no_zero_of_the_pol
         ("Leaves", "AgentError", "SystemExit: 3"),
         ("Cancelled", "AgentError", "CancelledError, and nobody had cancelled"),
         ("TimedOut", "AgentError", "TimeoutError: a wait of its own"),
+        ("CancelsItself", "ServerError", "something in the trial cancelled it"),
         ("LeavesAtSetup", "SandboxUnavailable", "SystemExit: 4"),
         ("CancelledAtSetup", "SandboxUnavailable", "CancelledError, and nobody had cancelled"),
         ("CannotBeMade", "InvalidAgent", "OwnCannotBeMade cannot be made: SystemExit: no key in the environment"),
