@@ -120,3 +120,14 @@ class TrialScope:
 
 
 CURRENT: ContextVar[TrialScope] = ContextVar("harborrl_trial_scope")
+
+
+@dataclass
+class AgentsTime:
+    """Of one agent's run, and of the tasks that it begins."""
+
+    is_over: bool = False
+
+
+AGENTS_TIME: ContextVar[AgentsTime | None] = ContextVar("harborrl_agents_time", default=None)
+"""Set where an agent of somebody else's runs: asyncio's tasks inherit it, and may go on when their agent has ended."""

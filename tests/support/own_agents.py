@@ -1,6 +1,7 @@
 """Agents of somebody else's, as `--agent NAME=support.own_agents:Class` would name them."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any, ClassVar, override
 
@@ -9,6 +10,8 @@ from harbor.agents.base import BaseAgent
 from harbor.agents.options import AgentOptions
 from harbor.environments.base import BaseEnvironment
 from harbor.models.agent.context import AgentContext
+
+from harborrl_agent_server.errors import SandboxLostError
 
 
 class Options(AgentOptions):
@@ -85,6 +88,23 @@ class CancelsItself(Asks):
         if task is not None:
             task.cancel()
         await asyncio.sleep(60)
+
+
+class LeavesTasks(Asks):
+    """What it began goes on when it has ended."""
+
+    kept: ClassVar[list[asyncio.Task[None]]] = []
+
+    @override
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        await super().run(instruction, environment, context)
+        self.kept.append(asyncio.create_task(self._go_on(environment)))
+
+    async def _go_on(self, environment: BaseEnvironment) -> None:
+        with contextlib.suppress(SandboxLostError):
+            while True:
+                await asyncio.sleep(0.1)
+                await environment.exec("echo bye > greeting.txt")
 
 
 class LeavesAtSetup(Asks):

@@ -15,6 +15,7 @@ from harborrl_agent_server.settings import AGENTS, Settings, settings_from
 from support import own_agents
 from support.agent_http import completion, replies
 from support.agent_server import MARKS, Stage, stage
+from support.agent_tasks import GREETING, write_task
 
 pytestmark = MARKS
 
@@ -163,6 +164,16 @@ async def test_what_it_raises_ends_its_own_trial_and_nothing_else(
 async def test_its_methods_may_name_their_arguments_as_they_like(tasks: Path) -> None:
     async with stage(tasks, replies("echo hello > greeting.txt"), **with_agent("OtherNames")) as server:
         answer = await trial(server)
+    assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0), answer
+
+
+async def test_a_task_that_it_leaves_behind_touches_no_grading(tasks: Path) -> None:
+    write_task(tasks, "slow", verify=f"sleep 1\n{GREETING}")
+    async with stage(tasks, replies("echo hello > greeting.txt"), **with_agent("LeavesTasks")) as server:
+        answer = await trial(server, instance_id="slow")
+        [left] = own_agents.LeavesTasks.kept
+        with pytest.raises(RuntimeError, match="the agent's phase is over"):
+            await left
     assert (answer["exit_status"], answer["reward"]) == ("Submitted", 1.0), answer
 
 

@@ -15,7 +15,7 @@ from harbor.models.agent.context import AgentContext
 
 from harborrl_agent_server.errors import InvalidAgentError, StartupError, is_host_fault
 from harborrl_agent_server.gateway_episode import episode
-from harborrl_agent_server.scope import CURRENT
+from harborrl_agent_server.scope import AGENTS_TIME, CURRENT, AgentsTime
 
 CALLED = {"setup": ("environment",), "run": ("instruction", "environment", "context")}
 """Of Harbor's interface, in this order."""
@@ -52,9 +52,11 @@ class Own(BaseAgent):
         session = scope.session()
         if scope.gateway is None:
             raise TypeError("this trial has no gateway")
+        time = AgentsTime()
         with scope.gateway.admitted(session) as url:
 
             async def work() -> None:
+                AGENTS_TIME.set(time)
                 with contained():
                     self.model_url, self.model_name = url, session.upstream.model  # a class may refuse what is set
                     await super(Own, self).run(instruction, environment, context)  # type: ignore[safe-super] # as above
@@ -62,6 +64,7 @@ class Own(BaseAgent):
             try:
                 await episode(session, work())
             finally:
+                time.is_over = True
                 context.n_input_tokens = session.prompt_tokens
                 context.n_output_tokens = session.completion_tokens
 

@@ -12,7 +12,7 @@ from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxTransportError, 
 from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.standstill import standstill
 from harborrl_agent_server.sandboxes.streams import Capture, Sink
-from harborrl_agent_server.scope import CURRENT
+from harborrl_agent_server.scope import AGENTS_TIME, CURRENT
 
 OUTPUT_LIMIT = 10 * 1024 * 1024
 """Bytes of one stream of one command that are kept."""
@@ -91,6 +91,7 @@ class EnteredSandbox(BaseEnvironment):
             return False
 
     async def _faults_noted[Result](self, work: Callable[[], Awaitable[Result]]) -> Result:
+        refuse_the_late()
         try:
             return await work()
         except SANDBOX_FAULTS as error:
@@ -100,6 +101,13 @@ class EnteredSandbox(BaseEnvironment):
             if is_host_fault(error):  # Harbor wraps what a download ends with
                 self.scope.blame(error)
             raise
+
+
+def refuse_the_late() -> None:
+    """Raises `RuntimeError` for a task that an agent has left behind: it could touch the grading."""
+    time = AGENTS_TIME.get()
+    if time is not None and time.is_over:
+        raise RuntimeError("the agent's phase is over; no command of it runs any more")
 
 
 class Counted:

@@ -20,7 +20,7 @@ from harborrl_agent_server.bounded import finish
 from harborrl_agent_server.errors import SANDBOX_FAULTS, SandboxTransportError, SandboxUnusableError
 from harborrl_agent_server.sandboxes import archives, fetching
 from harborrl_agent_server.sandboxes.base import ShellSandbox
-from harborrl_agent_server.sandboxes.entered import KILL_SECONDS, OUTPUT_LIMIT
+from harborrl_agent_server.sandboxes.entered import KILL_SECONDS, OUTPUT_LIMIT, refuse_the_late
 from harborrl_agent_server.sandboxes.seals import Seal
 from harborrl_agent_server.sandboxes.staging import Stage, Upload
 from harborrl_agent_server.sandboxes.streams import Capture, FileSink, TransferTooLargeError
@@ -136,6 +136,7 @@ class JoiningSandbox(ShellSandbox):
         await super().upload_dir(source_dir, target_dir)
 
     async def _stage_upload(self, source: Path, target: str) -> None:
+        refuse_the_late()
         upload = Upload(target, fatal=target == TESTS)
         try:
             await in_thread(upload.pack, source)
@@ -194,11 +195,13 @@ class JoiningSandbox(ShellSandbox):
         await in_thread(self._fetched.add, wanted, output.getvalue())
 
     async def _settle_for(self, path: str) -> None:
+        refuse_the_late()
         if any(fetching.overlap(path, upload.target) for upload in self._stage.uploads):
             await self.settle()
 
     async def settle(self) -> None:
         """Carry out what is staged."""
+        refuse_the_late()
         stage, self._stage = self._stage, Stage()
         if not stage:
             return
