@@ -63,6 +63,13 @@ class TestLocalSandbox(SandboxSuite):
             said = await sandbox.exec(f"cut -d' ' -f19 /proc/{pid}/stat; cut -d' ' -f3 /proc/{pid}/autogroup")
             assert (said.stdout or "").split() in ([f"{process}", f"{NICENESS}"], [f"{process}"])
 
+    @pytest.mark.parametrize("user", ["nobody", "65534"])
+    async def test_a_command_of_a_tasks_user_that_outlives_its_time_is_ended(
+        self, sandbox: ShellSandbox, user: str
+    ) -> None:
+        assert (await sandbox.exec("sleep 77; true", timeout_sec=2, user=user)).return_code == 124
+        assert "77" not in ((await sandbox.exec("ps -e -o args= | grep '[s]leep 77'")).stdout or "")
+
     async def test_its_devices_are_its_own_and_no_disk_is_among_them(self, sandbox: ShellSandbox) -> None:
         said = await sandbox.exec(
             "rm -rf /dev/null /dev/zero; find /dev -type b; [ -c /dev/urandom ] && echo out >/dev/stdout; "

@@ -28,9 +28,13 @@ SUPERVISE = (
 
 KILL = (
     'i=0; while [ ! -s "$1" ] && [ $i -lt 10 ]; do sleep 0.1; i=$((i+1)); done; '
-    'read -r p <"$1" || exit 0; kill -9 -"$p" 2>/dev/null || kill -9 "$p" 2>/dev/null; rm -f "$1"'
+    'read -r p <"$1" || exit 0; c=; '
+    '{ read -r s <"/proc/$p/comm" && [ "$s" = su ] && read -r c <"/proc/$p/task/$p/children"; } 2>/dev/null; '
+    'kill -9 -"$p" 2>/dev/null || kill -9 "$p" 2>/dev/null; '
+    'for p in $c; do kill -9 -"$p" 2>/dev/null; done; rm -f "$1"'
 )
-"""The file may not be written yet when a command is cut off at once. dash wants `-9`, not `-KILL --`."""
+"""The file may not be written yet when a command is cut off at once. dash wants `-9`, not `-KILL --`. util-linux' `su`
+begins another session for its command."""
 
 VERDICT = "/logs/verifier"
 
