@@ -89,11 +89,10 @@ def agent_is_known(job: ResolvedJob, _: Observed) -> Verdict | None:
     if server.url or unknown is None:
         return None
     field, name = unknown
-    return Verdict(
-        Reason.FIELD_UNSUPPORTED,
-        f"agentServer.{field}: {name[:80]!r} is not among the agents of this job: {', '.join(every)}. Set one of them,"
-        " name its class in agentServer.agents, or set agentServer.url to a server that has yours.",
-    )
+    said = f"agentServer.{field}: {name[:80]!r} is not among the agents of this job: {', '.join(every)}."
+    other = ", name its class in agentServer.agents, or set agentServer.url to a server that has yours"
+    nothing = "; it runs a task's own solution, which is nothing to train on"
+    return Verdict(Reason.FIELD_UNSUPPORTED, f"{said} Set one of them{nothing if name == 'oracle' else other}.")
 
 
 def agent_is_allowed(job: ResolvedJob, _: Observed) -> Verdict | None:

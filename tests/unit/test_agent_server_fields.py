@@ -33,6 +33,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
         "FieldUnsupported",
         "agentServer.allowedAgents: 'mine' is not among the agents of this job: bash, terminus-2, mini-swe-agent, nop,",
     ),
+    ("what is never trained on", {"agentName": "oracle"}, "FieldUnsupported", "one of them; it runs a task's"),
     ("one that takes a name of ours", {"agents": {"bash": "a.b:C"}}, "FieldUnsupported", "'bash' is an agent of the"),
     ("the name that is never trained on", {"agents": {"oracle": "a.b:C"}}, "FieldUnsupported", "choose another name"),
     ("one without a name", {"agents": {"My Agent": "a.b:C"}}, "FieldUnsupported", "'My Agent' is no name"),
