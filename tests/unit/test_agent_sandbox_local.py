@@ -8,9 +8,10 @@ import pytest
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
 from harborrl_agent_server.errors import SandboxLostError, SandboxUnusableError
+from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.base import ShellSandbox
 from harborrl_agent_server.sandboxes.local import LocalProvider, LocalSandbox, sweep
-from harborrl_agent_server.sandboxes.spawner import NICENESS
+from harborrl_agent_server.sandboxes.spawner import NICENESS, SESSION_NICENESS
 from support.agent_server import MARKS
 from support.sandbox_suite import SandboxSuite, started
 
@@ -61,7 +62,7 @@ class TestLocalSandbox(SandboxSuite):
         process = min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
         for pid in ("1", "self"):
             said = await sandbox.exec(f"cut -d' ' -f19 /proc/{pid}/stat; cut -d' ' -f3 /proc/{pid}/autogroup")
-            assert (said.stdout or "").split() in ([f"{process}", f"{NICENESS}"], [f"{process}"])
+            assert (said.stdout or "").split() in ([f"{process}", f"{SESSION_NICENESS}"], [f"{process}"])
 
     @pytest.mark.parametrize("user", ["nobody", "65534"])
     async def test_a_command_of_a_tasks_user_that_outlives_its_time_is_ended(
@@ -69,6 +70,12 @@ class TestLocalSandbox(SandboxSuite):
     ) -> None:
         assert (await sandbox.exec("sleep 77; true", timeout_sec=2, user=user)).return_code == 124
         assert "77" not in ((await sandbox.exec("ps -e -o args= | grep '[s]leep 77'")).stdout or "")
+
+    async def test_a_command_that_was_cut_before_it_began_never_runs(self, sandbox: ShellSandbox) -> None:
+        await sandbox._kill("/cut.pid")
+        words = commands.supervised(["touch", "/ran"], "/cut.pid")
+        assert await sandbox.stream(words, stdin=None, stdout=bytearray().extend, stderr=bytearray().extend) == 137
+        assert (await sandbox.exec("ls -d /ran /cut*")).stdout == ""
 
     async def test_its_devices_are_its_own_and_no_disk_is_among_them(self, sandbox: ShellSandbox) -> None:
         said = await sandbox.exec(

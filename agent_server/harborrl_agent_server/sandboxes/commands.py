@@ -21,20 +21,19 @@ AS_NICE = (
 SUPERVISE = (
     "exec 3<&0; f=$1; shift; "
     "if command -v setsid >/dev/null 2>&1; then s=setsid; else s=; fi; "
-    f"""$s /bin/sh -c 'echo $$ >"$0"; {AS_NICE}exec "$@"' "$f" "$@" <&3 3<&- & """
-    'wait $!; r=$?; rm -f "$f"; exit $r'
+    f"""$s /bin/sh -c 'echo $$ >"$0"; [ ! -e "$0.cut" ] || exit 137; {AS_NICE}exec "$@"' "$f" "$@" <&3 3<&- & """
+    'wait $!; r=$?; rm -f "$f" "$f.cut"; exit $r'
 )
 """$1: file for the process id; the rest: the command. In the background setsid never forks and hides the exit code."""
 
 KILL = (
-    'i=0; while [ ! -s "$1" ] && [ $i -lt 10 ]; do sleep 0.1; i=$((i+1)); done; '
-    'read -r p <"$1" || exit 0; c=; '
+    'true >"$1.cut"; read -r p <"$1" || exit 0; c=; '
     '{ read -r s <"/proc/$p/comm" && [ "$s" = su ] && read -r c <"/proc/$p/task/$p/children"; } 2>/dev/null; '
     'kill -9 -"$p" 2>/dev/null || kill -9 "$p" 2>/dev/null; '
-    'for p in $c; do kill -9 -"$p" 2>/dev/null; done; rm -f "$1"'
+    'for p in $c; do kill -9 -"$p" 2>/dev/null; done; rm -f "$1" "$1.cut"'
 )
-"""The file may not be written yet when a command is cut off at once. dash wants `-9`, not `-KILL --`. util-linux' `su`
-begins another session for its command."""
+"""A command that has not begun, as on a busy machine, finds that it was cut. dash wants `-9`, not `-KILL --`.
+util-linux' `su` begins another session for its command."""
 
 VERDICT = "/logs/verifier"
 
@@ -86,12 +85,13 @@ Its own ancestors stay too: they carry this command."""
 IDLE = (
     "trap 'exit 0' TERM INT; f=/.harborrl-idle; i() { sleep 3600; }; rm -f $f; "
     "if mkfifo $f 2>/dev/null; then exec 9<>$f; rm -f $f; i() { read -r x <&9; }; fi; "
-    "while :; do i & wait $!; done"
+    '[ -z "$1" ] || echo "$1"; while :; do i & wait $!; done'
 )
 """Process 1 of a sandbox: ends at once on TERM, outlives QUIESCE, reaps orphans. `sleep infinity` does none of it.
 
 It waits in a copy of itself for a pipe that it holds open: QUIESCE ends that copy too, and a program that were started
-then, `sleep` say, might be the agent's, and write the reward while the verifier works.
+then, `sleep` say, might be the agent's, and write the reward while the verifier works. $1, if anything, is said when
+that stands.
 """
 
 

@@ -29,7 +29,7 @@ from harborrl_agent_server.sandboxes import commands
 from harborrl_agent_server.sandboxes.joining import JoiningSandbox
 from harborrl_agent_server.sandboxes.once import Once
 from harborrl_agent_server.sandboxes.processes import Spawner, SpawnError
-from harborrl_agent_server.sandboxes.spawner import AUTOGROUP, NICENESS
+from harborrl_agent_server.sandboxes.spawner import AUTOGROUP, NICENESS, SESSION_NICENESS
 from harborrl_agent_server.sandboxes.streams import Sink
 from harborrl_agent_server.scope import Standing
 
@@ -46,7 +46,7 @@ DEVICES = "null zero full random urandom tty fd stdin stdout stderr"
 
 BOOT = f"""
 set -e
-(echo {NICENESS} >{AUTOGROUP}) 2>/dev/null || :
+(echo {SESSION_NICENESS} >{AUTOGROUP}) 2>/dev/null || :
 mount -t tmpfs -o size=$2,mode=755 harborrl "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay harborrl -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
@@ -63,8 +63,9 @@ echo sandbox >proc/sys/kernel/hostname
 pivot_root . .
 umount -l .
 cd /
-if (eval "$3") >&2; then echo prepared; else echo ready; fi
-exec /bin/sh -c "{commands.IDLE.replace("$", chr(92) + "$")}"
+said=ready
+if (eval "$3") >&2; then said=prepared; fi
+exec /bin/sh -c '{commands.IDLE.replace("'", "'" + chr(92) + "''")}' harborrl $said
 """
 """$1: an empty directory; $2: how much may be written; $3: what prepares it.
 
@@ -78,8 +79,11 @@ PREFIX = "harborrl-sandbox-"
 YOUNG_SECONDS = 600.0
 """A folder of less may be that of a sandbox which another server makes at this moment."""
 
-END_SECONDS = 1.0
-"""For process 1 to be seen to be gone, once what it held was killed."""
+END_SECONDS = 30.0
+"""For a process 1 that ends to be seen to be gone, on a machine that others keep busy."""
+
+EXITING = 0x4
+"""PF_EXITING of Linux' `include/linux/sched.h`."""
 
 HOLDER = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--uts", "--ipc", "--pid"]
 
@@ -165,8 +169,8 @@ class LocalSandbox(JoiningSandbox):
         return code if code >= 0 else 128 - code
 
     async def _is_at_its_end(self, code: int) -> bool:
-        """Commands are killed with the sandbox, a moment before that is known here."""
-        if code == -signal.SIGKILL:
+        """Commands are killed with the sandbox, by the kernel, while process 1 ends and before that is known here."""
+        if code == -signal.SIGKILL and is_ending(self._first_pid):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await self.holder_ended()
@@ -202,6 +206,14 @@ def sweep(folder: Path, now: float) -> None:
         with contextlib.suppress(OSError):  # somebody else's, or gone meanwhile
             if now - path.stat().st_mtime > YOUNG_SECONDS:
                 path.rmdir()
+
+
+def is_ending(pid: int) -> bool:
+    try:
+        flags = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[6]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return bool(int(flags) & EXITING)
 
 
 def ended_by(code: int | None) -> Exception:

@@ -19,12 +19,14 @@ LONGEST = 1024 * 1024
 
 DESCRIPTORS = 3
 
-NICENESS = 17
+NICENESS = 15
 """Of what runs in sandboxes: hundreds of busy ones leave the server its turns (decision 0211)."""
 
-AUTOGROUP = "/proc/self/autogroup"
+SESSION_NICENESS = 10
 """Where the kernel shares processors between sessions (sched(7), "The autogroup feature"), niceness counts within one
-alone; this is the niceness of a session itself. Without effect in a cgroup; sessions begun inside have 0 again."""
+alone, and each sandbox and each of its commands leads one. Without effect in a cgroup; sessions begun inside have 0."""
+
+AUTOGROUP = "/proc/self/autogroup"
 
 
 def main(descriptor: int) -> None:
@@ -51,7 +53,7 @@ def stand_back() -> None:
     """For this process, which leads a session, and all that it starts. Where that is refused, a busy server waits."""
     os.nice(NICENESS)
     with contextlib.suppress(OSError), open(AUTOGROUP, "w") as niceness:  # noqa: PTH123 - starts without pathlib
-        niceness.write(str(NICENESS))
+        niceness.write(str(SESSION_NICENESS))
 
 
 def begin(watched: selectors.BaseSelector, channel: socket.socket, message: bytes, given: list[int]) -> None:
