@@ -73,7 +73,7 @@ def own_agents_have_names(job: ResolvedJob, _: Observed) -> Verdict | None:
     for name in server.agents if server.url is None else ():
         if name in (*AGENTS, "oracle"):
             said = "is an agent of the server's: choose another name"
-        elif not re.match(AGENT_NAME, name):
+        elif not re.fullmatch(AGENT_NAME, name):
             said = "is no name: 63 of a-z, 0-9 and hyphens at most, a letter first"
         else:
             continue

@@ -37,6 +37,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str, str]] = [
     ("one that takes a name of ours", {"agents": {"bash": "a.b:C"}}, "FieldUnsupported", "'bash' is an agent of the"),
     ("the name that is never trained on", {"agents": {"oracle": "a.b:C"}}, "FieldUnsupported", "choose another name"),
     ("one without a name", {"agents": {"My Agent": "a.b:C"}}, "FieldUnsupported", "'My Agent' is no name"),
+    ("a name with a line's end", {"agents": {"mine\n": "a.b:C"}}, "FieldUnsupported", "'mine\\n' is no name"),
     (
         "more workers than slots",
         {"workers": 9},
