@@ -11,6 +11,7 @@ import pytest
 
 from support.agent_http import eventually
 from support.agent_server import MARKS
+from support.pids import is_running
 from support.server_process import LOCAL, started
 from support.worker_processes import children, crew, worker_pid
 
@@ -143,13 +144,6 @@ async def test_workers_whose_dispatcher_is_killed_leave_too(tasks: Path, tmp_pat
         server.server.kill()
         await eventually(lambda: not any(is_running(pid) for pid in workers), limit_s=60)
     assert len(workers) == 2
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_what_no_worker_would_take_is_refused_as_by_one_server(tasks: Path, tmp_path: Path) -> None:

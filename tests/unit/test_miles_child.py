@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from harborrl_trainer.miles_engine.child import Child
+from support.agent_http import eventually
 from support.descriptors import open_here, room_for
-
-
-def is_gone(pid: int) -> bool:
-    """Or ended and not yet collected by whoever has it now."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
+from support.pids import is_running
 
 
 def child(out: io.BytesIO, folder: Path, program: str) -> Child:
@@ -39,7 +33,7 @@ def test_one_that_cannot_be_started_keeps_none(tmp_path: Path) -> None:
     assert open_here() == before
 
 
-def test_it_is_ended_with_what_it_started(tmp_path: Path) -> None:
+async def test_it_is_ended_with_what_it_started(tmp_path: Path) -> None:
     out = io.BytesIO()
     program = (
         "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True); import time; time.sleep(600)"
@@ -48,4 +42,4 @@ def test_it_is_ended_with_what_it_started(tmp_path: Path) -> None:
     while not out.getvalue().endswith(b"\n"):
         assert started.wait(0.05) is None
     assert started.end() == -signal.SIGTERM
-    assert is_gone(int(out.getvalue()))
+    await eventually(lambda: not is_running(int(out.getvalue())))
